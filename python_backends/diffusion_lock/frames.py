@@ -1,4 +1,4 @@
-"""From phoneme durations to frames: which phoneme a frame belongs to, and where in it the frame lies.
+"""From phoneme durations to frames: which phoneme a frame belongs to, and where in it it lies.
 
 One implementation, used by serving and by the trainer of the flow decoder.
 """
@@ -13,8 +13,8 @@ def frame_positions(
     """Expands durations to frames.
 
     Args:
-        duration_frames: int64 [P], frames of each phoneme (80 a second), none negative. A phoneme of
-            no frames is skipped.
+        duration_frames: int64 [P], frames of each phoneme (80 a second), none negative. A
+            phoneme of no frames is skipped.
 
     Returns:
         frame_phoneme: int64 [T], index of the phoneme each frame belongs to, T = sum of durations.
