@@ -1,0 +1,30 @@
+"""The only code of the stages that knows Triton.
+
+`StageBackend` is what a stage's `model.py` derives from; `Request` is one open request, answered
+exactly once; `call` runs another model; `Options` are the parameters a caller may send.
+"""
+
+from python_backends.bridge.backend import Loop, StageBackend
+from python_backends.bridge.calls import call
+from python_backends.bridge.config import ModelConfig
+from python_backends.bridge.events import span
+from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox, Wake
+from python_backends.bridge.options import Options
+from python_backends.bridge.request import Request
+from python_backends.bridge.tensors import Array
+
+__all__ = [
+    "Array",
+    "Arrived",
+    "CancelTurn",
+    "Closed",
+    "Inbox",
+    "Loop",
+    "ModelConfig",
+    "Options",
+    "Request",
+    "StageBackend",
+    "Wake",
+    "call",
+    "span",
+]

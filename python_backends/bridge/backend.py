@@ -1,0 +1,107 @@
+"""The Triton model class of every stage: `execute()` only enqueues, a loop thread answers."""
+
+import json
+import threading
+import traceback
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import triton_python_backend_utils as pb_utils
+
+from python_backends.bridge.config import ModelConfig
+from python_backends.bridge.dead import DeadTurns
+from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox
+from python_backends.bridge.request import Request
+from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
+
+
+class Loop(Protocol):
+    """What a stage does with its inbox."""
+
+    def run(self, inbox: Inbox) -> None:
+        """Serve events until Closed. Runs on the stage's own thread."""
+
+
+class StageBackend:
+    """Base of the stages' TritonPythonModel; a stage supplies `make_loop`.
+
+    A request with the CONTROL input is answered here: {"cancel": turn id} or {"probe": true}.
+    """
+
+    def make_loop(self, config: ModelConfig) -> Loop:
+        """The stage itself; called when the model loads, and again after a bug has ended a loop."""
+        raise NotImplementedError(type(self).__name__)
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the stage and start its thread."""
+        self._config = ModelConfig.from_args(args)
+        self._inbox = Inbox()
+        self._dead = DeadTurns()
+        self._open: set[Request] = set()
+        self._lock = threading.Lock()
+        self._loop = self.make_loop(self._config)
+        self._thread = threading.Thread(target=self._serve, name=self._config.name)
+        self._thread.start()
+
+    def execute(self, requests: list[Any]) -> None:
+        """Enqueue; nothing is answered here but control requests and refusals."""
+        for native in requests:
+            request = Request(native, self._config.name, self._ended)
+            with self._lock:
+                self._open.add(request)
+            try:
+                self._accept(request)
+            except StageError as error:
+                request.fail(error)
+
+    def finalize(self) -> None:
+        """Called when no request is open any more."""
+        self._inbox.put(Closed())
+        self._thread.join()
+
+    def _accept(self, request: Request) -> None:
+        if request.optional("CONTROL") is not None:
+            self._control(request)
+            return
+        request.parse_options()
+        if request.turn in self._dead:
+            raise Cancelled("the turn was cancelled before this stage began it")
+        self._inbox.put(Arrived(request))
+
+    def _control(self, request: Request) -> None:
+        try:
+            order = json.loads(request.text("CONTROL"))
+        except ValueError:
+            order = None
+        match order:
+            case {"cancel": str(turn)} if turn:
+                self._dead.add(turn)
+                self._inbox.put(CancelTurn(turn))
+            case {"probe": True}:
+                pass
+            case _:
+                raise InvalidInput('CONTROL accepts {"cancel": turn id} and {"probe": true}')
+        request.acknowledge()
+
+    def _ended(self, request: Request) -> None:
+        with self._lock:
+            self._open.discard(request)
+
+    def _serve(self) -> None:
+        """Run the loop; a bug ends every open request with an error, and a fresh loop goes on."""
+        while True:
+            try:
+                self._loop.run(self._inbox)
+                return
+            except Exception:
+                pb_utils.Logger.log_error(
+                    f"the loop of {self._config.name} failed\n{traceback.format_exc()}"
+                )
+                self._fail_open("the stage failed while serving; it has been restarted")
+                self._loop = self.make_loop(self._config)
+
+    def _fail_open(self, message: str) -> None:
+        with self._lock:
+            doomed = list(self._open)
+        for request in doomed:
+            request.fail(StageFailed(message))

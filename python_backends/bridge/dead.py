@@ -1,0 +1,28 @@
+"""Turns that were cancelled, remembered for as long as stragglers may still arrive."""
+
+import time
+from collections import OrderedDict
+
+KEEP_S = 60.0
+LIMIT = 4096
+
+
+class DeadTurns:
+    """A bounded set of turn ids whose members expire. Thread-safe for single operations."""
+
+    def __init__(self) -> None:
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def add(self, turn: str) -> None:
+        """Remember a cancelled turn."""
+        self._until[turn] = time.monotonic() + KEEP_S
+        self._until.move_to_end(turn)
+        while len(self._until) > LIMIT:
+            self._until.popitem(last=False)
+
+    def __contains__(self, turn: object) -> bool:
+        until = self._until.get(turn) if isinstance(turn, str) else None
+        return until is not None and until > time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._until)

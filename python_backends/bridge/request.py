@@ -1,0 +1,140 @@
+"""One open request of a stage."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
+
+from python_backends.bridge import events
+from python_backends.bridge.options import Options
+from python_backends.bridge.tensors import Array, to_array, to_tensors
+from python_backends.errors import (
+    Cancelled,
+    DeadlineMissed,
+    InvalidInput,
+    Overloaded,
+    StageError,
+)
+
+_CODES: dict[type[StageError], str] = {
+    InvalidInput: "INVALID_ARG",
+    Overloaded: "UNAVAILABLE",
+    DeadlineMissed: "UNAVAILABLE",
+    Cancelled: "CANCELLED",
+}
+POLL_INTERVAL_S = 0.05
+
+
+class Request:
+    """Inputs copied out, options parsed, answered by any number of responses and one end.
+
+    `turn` is the request id; without one, the id that the first stage wrote into EVENTS, or a new
+    one. Raises InvalidInput from the constructor when options are wrong.
+    """
+
+    def __init__(self, native: Any, stage: str, on_end: Callable[["Request"], None]) -> None:
+        self.stage = stage
+        self.arrived_ns = events.now_ns()
+        self._sender = native.get_response_sender()
+        self._on_end = on_end
+        self._open = True
+        self._polled_at = 0.0
+        self._gone = False
+        self._arrays = {tensor.name(): to_array(tensor) for tensor in native.inputs()}
+        self.events = self.optional("EVENTS")
+        self.turn = native.request_id() or events.turn_of(self.events) or uuid.uuid4().hex
+        self._parameters = native.parameters()
+        self.options = Options()
+
+    def parse_options(self) -> None:
+        """Read the request's parameters; apart from the constructor, so that a fault can be answered."""
+        self.options = Options.from_json(self._parameters)
+
+    def array(self, name: str) -> Array | None:
+        """An input tensor, or None when the caller left it out."""
+        return self._arrays.get(name)
+
+    def optional(self, name: str) -> NDArray[Any] | None:
+        """An input's values, or None when the caller left it out."""
+        found = self._arrays.get(name)
+        return None if found is None else found.host
+
+    def required(self, name: str) -> NDArray[Any]:
+        """An input's values; InvalidInput when the caller left it out."""
+        values = self.optional(name)
+        if values is None:
+            raise InvalidInput(f"input {name} is missing")
+        return values
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A BYTES input [1, 1] as a string; `default` when left out (None: it is required)."""
+        if default is not None and self.optional(name) is None:
+            return default
+        values = self.required(name)
+        if values.size != 1:
+            raise InvalidInput(f"input {name} has {values.size} strings; one is accepted")
+        try:
+            return bytes(values.reshape(-1)[0]).decode()
+        except UnicodeDecodeError as fault:
+            raise InvalidInput(f"input {name} is not UTF-8 text") from fault
+
+    @property
+    def is_open(self) -> bool:
+        """It has not been ended yet."""
+        return self._open
+
+    @property
+    def cancelled(self) -> bool:
+        """The caller is gone. Asked of the server at most every POLL_INTERVAL_S seconds."""
+        now = time.monotonic()
+        if self._open and not self._gone and now - self._polled_at >= POLL_INTERVAL_S:
+            self._polled_at = now
+            self._gone = bool(self._sender.is_cancelled())
+        return self._gone
+
+    def span(self, what: str, start_ns: int, end_ns: int, **more: Any) -> bytes:
+        """An EVENTS entry of this stage and turn."""
+        return events.span(self.stage, self.turn, what, start_ns, end_ns, **more)
+
+    def with_events(self, *spans: bytes) -> NDArray[np.object_]:
+        """EVENTS as it came in, with `spans` behind it."""
+        return events.appended(self.events, *spans)
+
+    def send(self, outputs: Mapping[str, NDArray[Any]]) -> None:
+        """One response of a decoupled model; ignored once the request has ended."""
+        if self._open:
+            self._sender.send(pb_utils.InferenceResponse(to_tensors(outputs)))
+
+    def finish(self, outputs: Mapping[str, NDArray[Any]] | None = None) -> None:
+        """End it, with a last response where `outputs` are given; ignored if it has ended."""
+        if outputs is None:
+            self._end(None)
+        else:
+            self._end(pb_utils.InferenceResponse(to_tensors(outputs)))
+
+    def acknowledge(self) -> None:
+        """End it with a response without tensors."""
+        self._end(pb_utils.InferenceResponse([]))
+
+    def fail(self, error: StageError) -> None:
+        """End it with an error; ignored if it has ended."""
+        wire = error.at(self.stage, self.turn).to_wire()
+        code = getattr(pb_utils.TritonError, _CODES.get(type(error), "INTERNAL"))
+        self._end(pb_utils.InferenceResponse(error=pb_utils.TritonError(wire, code)))
+
+    def _end(self, response: Any) -> None:
+        if not self._open:
+            return
+        self._open = False
+        final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        try:
+            if response is None:
+                self._sender.send(flags=final)
+            else:
+                self._sender.send(response, flags=final)
+        finally:
+            self._on_end(self)

@@ -1,0 +1,164 @@
+"""Continuous batching: members join and leave between any two steps.
+
+Members live in the rows of a slot pool. Rows 0..n-1 are the decode batch, row n is the one member
+being prefilled, chunk by chunk; a leaver's hole is filled by moving the last row into it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Member(Generic[T]):
+    """One sequence: `prompt` tokens to prefill, then at most `max_new` tokens to decode."""
+
+    payload: T
+    prompt: int
+    max_new: int
+    length: int = 0
+    """Tokens in the row so far."""
+
+    generated: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """No token may follow the one just generated."""
+        return self.generated >= self.max_new
+
+
+@dataclass(frozen=True)
+class Move:
+    """Copy `length` tokens of row `source` over row `target`."""
+
+    source: int
+    target: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Chunk(Generic[T]):
+    """Prompt tokens [start, start + count) of a member, written to `row`."""
+
+    member: Member[T]
+    row: int
+    start: int
+    count: int
+
+    @property
+    def is_last(self) -> bool:
+        return self.start + self.count == self.member.prompt
+
+
+@dataclass(frozen=True)
+class Plan(Generic[T]):
+    """One engine command: first the moves, then at most one chunk, then one step of `decode`."""
+
+    moves: tuple[Move, ...]
+    chunk: Chunk[T] | None
+    decode: tuple[Member[T], ...]
+
+
+@dataclass
+class ContinuousBatch(Generic[T]):
+    """Who decodes, who is prefilled, who waits. `slots` rows of `capacity` tokens each."""
+
+    slots: int
+    capacity: int
+    prefill_chunk: int
+    waiting: deque[Member[T]] = field(default_factory=deque)
+    rows: list[Member[T]] = field(default_factory=list)
+    prefilling: Member[T] | None = None
+    _moves: list[Move] = field(default_factory=list)
+
+    def join(self, member: Member[T]) -> None:
+        """Queue a member; it is prefilled in the order of arrival. ValueError if it cannot fit."""
+        if not 0 < member.prompt < self.capacity:
+            raise ValueError(f"a prompt of {member.prompt} tokens; 1 to {self.capacity - 1} fit")
+        if member.max_new < 1:
+            raise ValueError("max_new must be at least 1")
+        member.max_new = min(member.max_new, self.capacity - member.prompt)
+        self.waiting.append(member)
+
+    def plan(self) -> Plan[T] | None:
+        """The next command, or None when there is nothing to do."""
+        self._admit()
+        if self.prefilling is None and not self.rows:
+            self._moves.clear()
+            return None
+        moves, self._moves = tuple(self._moves), []
+        return Plan(moves, self._chunk(), tuple(self.rows))
+
+    def commit(self, plan: Plan[T]) -> None:
+        """Account for a command that succeeded: every row grew by what was written to it."""
+        for member in plan.decode:
+            member.length += 1
+            member.generated += 1
+        if plan.chunk is None:
+            return
+        member = plan.chunk.member
+        member.length += plan.chunk.count
+        if plan.chunk.is_last:
+            member.generated += 1
+            self.rows.append(member)
+            self.prefilling = None
+
+    def leave(self, member: Member[T]) -> None:
+        """Take a member out between two commands, wherever it is; unknown members are ignored."""
+        if member is self.prefilling:
+            self.prefilling = None
+        elif member in self.waiting:
+            self.waiting.remove(member)
+        elif member in self.rows:
+            self._close_gap(self.rows.index(member))
+
+    def abort(self) -> list[Member[T]]:
+        """After a failed command: take out everybody whose row may have been written."""
+        gone = [*self.rows, *([self.prefilling] if self.prefilling else [])]
+        self.rows.clear()
+        self.prefilling = None
+        self._moves.clear()
+        return gone
+
+    def find(self, wanted: Callable[[T], bool]) -> list[Member[T]]:
+        """Members, wherever they are, whose payload is wanted."""
+        return [member for member in self.members() if wanted(member.payload)]
+
+    def members(self) -> list[Member[T]]:
+        """Everybody: decoding, being prefilled, waiting."""
+        return [*self.rows, *([self.prefilling] if self.prefilling else []), *self.waiting]
+
+    def check_integrity(self) -> None:
+        """Rows fit the pool, nobody is in two places, every row is exactly as long as its tokens."""
+        everybody = self.members()
+        assert len({id(member) for member in everybody}) == len(everybody)
+        assert len(self.rows) + (self.prefilling is not None) <= self.slots
+        for member in self.rows:
+            assert member.length == member.prompt + member.generated - 1 <= self.capacity
+        if self.prefilling is not None:
+            assert self.prefilling.length < self.prefilling.prompt
+        assert all(member.length == 0 for member in self.waiting)
+
+    def _admit(self) -> None:
+        if self.prefilling is None and self.waiting and len(self.rows) < self.slots:
+            self.prefilling = self.waiting.popleft()
+
+    def _chunk(self) -> Chunk[T] | None:
+        if self.prefilling is None:
+            return None
+        start = self.prefilling.length
+        count = min(self.prefill_chunk, self.prefilling.prompt - start)
+        return Chunk(self.prefilling, len(self.rows), start, count)
+
+    def _close_gap(self, row: int) -> None:
+        """Fill `row` with the last one; the row being prefilled stays the one after the last."""
+        last = len(self.rows) - 1
+        filler = self.rows.pop()
+        if row != last:
+            self.rows[row] = filler
+            self._moves.append(Move(last, row, filler.length))
+        if self.prefilling is not None and self.prefilling.length:
+            self._moves.append(Move(last + 1, last, self.prefilling.length))

@@ -1,0 +1,79 @@
+"""Locked batches: whoever starts together ends together, and nobody joins after the first step."""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class _Waiting(Generic[K, T]):
+    item: T
+    key: K
+    later_piece: bool
+    since: float
+
+
+class LockedBatch(Generic[K, T]):
+    """Items of one key (model, shape bucket, steps, solver, guidance) run together, locked.
+
+    First pieces of an answer go before later ones, which somebody already listens to; a later piece
+    that has waited `patience_s` counts as a first one, so that nobody starves. Times are told.
+    """
+
+    def __init__(self, *, max_batch: int, patience_s: float) -> None:
+        if max_batch < 1 or patience_s < 0:
+            raise ValueError("max_batch must be at least 1 and patience_s not negative")
+        self.max_batch = max_batch
+        self.patience_s = patience_s
+        self._waiting: deque[_Waiting[K, T]] = deque()
+        self._running: tuple[T, ...] = ()
+
+    def add(self, item: T, key: K, now: float, *, later_piece: bool) -> None:
+        """Queue an item."""
+        self._waiting.append(_Waiting(item, key, later_piece, now))
+
+    def start(self, now: float) -> tuple[K, tuple[T, ...]] | None:
+        """Lock and return the next batch; None while one runs or nothing waits."""
+        if self._running or not self._waiting:
+            return None
+        order = sorted(self._waiting, key=lambda entry: self._rank(entry, now))
+        key = order[0].key
+        chosen = [entry for entry in order if entry.key == key][: self.max_batch]
+        for entry in chosen:
+            self._waiting.remove(entry)
+        self._running = tuple(entry.item for entry in chosen)
+        return key, self._running
+
+    def finish(self) -> None:
+        """The running batch has made its last step, or failed."""
+        self._running = ()
+
+    def drop(self, unwanted: Callable[[T], bool]) -> list[T]:
+        """Take out and return waiting items; members of the running batch stay until its end."""
+        dropped = [entry.item for entry in self._waiting if unwanted(entry.item)]
+        self._waiting = deque(entry for entry in self._waiting if not unwanted(entry.item))
+        return dropped
+
+    @property
+    def running(self) -> tuple[T, ...]:
+        """Members of the locked batch."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """Items not yet in a batch."""
+        return len(self._waiting)
+
+    def check_integrity(self) -> None:
+        """Nobody both runs and waits, and no batch is larger than allowed."""
+        running = {id(item) for item in self._running}
+        assert not running & {id(entry.item) for entry in self._waiting}
+        assert len(self._running) <= self.max_batch
+
+    def _rank(self, entry: _Waiting[K, T], now: float) -> tuple[bool, float]:
+        patient = entry.later_piece and now - entry.since < self.patience_s
+        return patient, entry.since

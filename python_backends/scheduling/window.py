@@ -1,0 +1,126 @@
+"""The conditional window: how an encoder's batches form.
+
+A batch leaves only when the encoder has a free pass; until then members keep joining. Once it is
+free, a batch leaves when it is full, when nothing else of its bucket is being built, or when its
+oldest member has been ready for the length of the window. A single request therefore never waits.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class Reason(StrEnum):
+    """Why a batch left."""
+
+    FULL = "full"
+    NO_COMPANION = "no_companion"
+    WINDOW = "window"
+    ENCODER_FREED = "encoder_freed"
+
+
+@dataclass(frozen=True)
+class Release(Generic[K, T]):
+    """A batch of one shape bucket, and why it leaves now."""
+
+    bucket: K
+    items: tuple[T, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class _Ready(Generic[T]):
+    item: T
+    since: float
+
+
+class ConditionalWindow(Generic[K, T]):
+    """Members per shape bucket: first being built, then ready, then released together.
+
+    Times are seconds on any one clock, always told by the caller.
+    """
+
+    def __init__(self, *, max_batch: int, window_s: float) -> None:
+        if max_batch < 1 or window_s < 0:
+            raise ValueError("max_batch must be at least 1 and window_s not negative")
+        self.max_batch = max_batch
+        self.window_s = window_s
+        self.reasons: Counter[Reason] = Counter()
+        self._building: Counter[K] = Counter()
+        self._ready: dict[K, deque[_Ready[T]]] = {}
+
+    def build(self, bucket: K) -> None:
+        """A member of `bucket` has arrived and is being built, or waits to be."""
+        self._building[bucket] += 1
+
+    def abandon(self, bucket: K) -> None:
+        """A member of `bucket` will never be ready: its build failed or its caller left."""
+        self._building[bucket] -= 1
+
+    def ready(self, item: T, bucket: K, now: float) -> None:
+        """`item`, announced by `build`, is built."""
+        self._building[bucket] -= 1
+        self._ready.setdefault(bucket, deque()).append(_Ready(item, now))
+
+    def drop(self, unwanted: Callable[[T], bool]) -> list[T]:
+        """Take out and return every ready item for which `unwanted` holds."""
+        dropped: list[T] = []
+        for bucket, queue in list(self._ready.items()):
+            dropped += [entry.item for entry in queue if unwanted(entry.item)]
+            self._keep(bucket, deque(entry for entry in queue if not unwanted(entry.item)))
+        return dropped
+
+    def release(self, now: float, *, free_since: float | None) -> Release[K, T] | None:
+        """The batch that leaves now; None while the encoder is busy (`free_since` None) or waiting pays."""
+        if free_since is None:
+            return None
+        for bucket, queue in sorted(self._ready.items(), key=lambda pair: pair[1][0].since):
+            reason = self._reason(bucket, queue, now, free_since)
+            if reason is not None:
+                self.reasons[reason] += 1
+                return Release(bucket, tuple(self._take(bucket)), reason)
+        return None
+
+    def next_deadline(self) -> float | None:
+        """When the oldest ready member will have waited a whole window; None when none waits."""
+        oldest = [queue[0].since for queue in self._ready.values()]
+        return min(oldest) + self.window_s if oldest else None
+
+    @property
+    def waiting(self) -> int:
+        """Members being built or ready."""
+        return sum(self._building.values()) + sum(map(len, self._ready.values()))
+
+    def check_integrity(self) -> None:
+        """Nothing is built twice and no empty queue is kept."""
+        assert all(count >= 0 for count in self._building.values()), self._building
+        assert all(self._ready.values()), "an empty bucket was kept"
+
+    def _reason(
+        self, bucket: K, queue: deque[_Ready[T]], now: float, free_since: float
+    ) -> Reason | None:
+        if len(queue) >= self.max_batch:
+            return Reason.FULL
+        due = queue[0].since + self.window_s
+        if due <= free_since and free_since > queue[0].since:
+            return Reason.ENCODER_FREED
+        if not self._building[bucket]:
+            return Reason.NO_COMPANION
+        return Reason.WINDOW if due <= now else None
+
+    def _take(self, bucket: K) -> list[T]:
+        queue = self._ready[bucket]
+        taken = [queue.popleft().item for _ in range(min(self.max_batch, len(queue)))]
+        self._keep(bucket, queue)
+        return taken
+
+    def _keep(self, bucket: K, queue: deque[_Ready[T]]) -> None:
+        if queue:
+            self._ready[bucket] = queue
+        else:
+            self._ready.pop(bucket, None)
