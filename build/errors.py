@@ -1,0 +1,23 @@
+"""Everything the offline build raises on purpose.
+
+* BuildError
+  x FetchFailed     a pinned package could not be had, or is not what was pinned
+  x WeightsInvalid  a weights file does not hold what its reader expects
+  x ContractBroken  an exported graph does not match its config.pbtxt, or the servers cannot run it
+"""
+
+
+class BuildError(RuntimeError):
+    """The build stops here; the message is for the person who ran it."""
+
+
+class FetchFailed(BuildError):
+    """A pinned package could not be downloaded, or its bytes are not the pinned ones."""
+
+
+class WeightsInvalid(BuildError):
+    """A weights file is damaged or of another layout than the reader knows."""
+
+
+class ContractBroken(BuildError):
+    """An exported graph differs from what its config.pbtxt, or the native servers, require."""

@@ -1,0 +1,1 @@
+"""SmolLM2-135M-Instruct: weights, reference model, ordering LoRA, step graphs."""

@@ -1,0 +1,129 @@
+"""SmolLM2 (a Llama) in plain PyTorch: reference of the step graphs, base of the LoRA."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from build.smollm.weights import LlamaConfig
+
+Cache = list[tuple[Tensor, Tensor]]
+"""Keys and values of each layer so far, each [B, KV, P, D]."""
+
+
+class RmsNorm(nn.Module):
+    """Root-mean-square norm (Zhang and Sennrich 2019) over the last dimension, computed in fp32."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., width] -> the same shape and dtype."""
+        wide = x.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        return (wide * scale * self.weight).to(x.dtype)
+
+
+class Block(nn.Module):
+    """One pre-norm layer: rotary grouped-query attention, then a SwiGLU feed-forward."""
+
+    def __init__(self, sizes: LlamaConfig) -> None:
+        super().__init__()
+        width, kv = sizes.width, sizes.kv_heads * sizes.head_width
+        self.sizes = sizes
+        self.attention_norm = RmsNorm(width, sizes.epsilon)
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, kv, bias=False)
+        self.value = nn.Linear(width, kv, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.ffn_norm = RmsNorm(width, sizes.epsilon)
+        self.gate = nn.Linear(width, sizes.hidden, bias=False)
+        self.up = nn.Linear(width, sizes.hidden, bias=False)
+        self.down = nn.Linear(sizes.hidden, width, bias=False)
+
+    def forward(
+        self, x: Tensor, angles: Tensor, past: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x [B, T, width], angles [T, D/2] -> x, (keys, values) [B, KV, P + T, D]."""
+        h = self.attention_norm(x)
+        query = rotate(self._heads(self.query(h)), angles)
+        key = rotate(self._heads(self.key(h)), angles)
+        value = self._heads(self.value(h))
+        if past is not None:
+            key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+        x = x + self.output(self._attend(query, key, value))
+        h = self.ffn_norm(x)
+        x = x + self.down(functional.silu(self.gate(h)) * self.up(h))
+        return x, (key, value)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        return x.view(batch, length, -1, self.sizes.head_width).transpose(1, 2)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        group = self.sizes.heads // self.sizes.kv_heads
+        length, total = query.shape[2], key.shape[2]
+        key, value = (x.repeat_interleave(group, 1).to(query.dtype) for x in (key, value))
+        if length == total:
+            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        else:
+            own = torch.arange(total - length, total)[:, None]
+            seen = torch.arange(total)[None] <= own
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class Llama(nn.Module):
+    """Decoder-only transformer with a tied embedding."""
+
+    def __init__(self, sizes: LlamaConfig) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
+        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.norm = RmsNorm(sizes.width, sizes.epsilon)
+
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> tuple[Tensor, Cache]:
+        """ids [B, T] after the cached positions -> hidden [B, T, width], the longer cache."""
+        start = cache[0][0].shape[2] if cache else 0
+        positions = torch.arange(start, start + ids.shape[1])
+        angles = rotary_angles(positions, self.sizes)
+        x, grown = self.embedding(ids), []
+        for index, block in enumerate(self.blocks):
+            x, layer = block(x, angles, cache[index] if cache else None)
+            grown.append(layer)
+        return self.norm(x), grown
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states [..., width] -> logits [..., vocabulary]."""
+        return hidden @ self.embedding.weight.T
+
+    @torch.no_grad()
+    def greedy(self, prompt: Sequence[int], *, end: int, limit: int = 64) -> list[int]:
+        """The most likely continuation of one prompt, without `end`, at most `limit` tokens."""
+        tokens: list[int] = []
+        ids, cache = torch.tensor([list(prompt)]), None
+        while len(tokens) < limit:
+            hidden, cache = self(ids, cache)
+            token = int(self.logits(hidden[0, -1]).argmax())
+            if token == end:
+                break
+            tokens.append(token)
+            ids = torch.tensor([[token]])
+        return tokens
+
+
+def rotary_angles(positions: Tensor, sizes: LlamaConfig) -> Tensor:
+    """Angles [T, D/2] in radians of integer positions [T] (Su et al. 2021, RoFormer)."""
+    steps = torch.arange(0, sizes.head_width, 2, dtype=torch.float64) / sizes.head_width
+    return (positions[:, None].double() * sizes.theta ** (-steps)[None]).float()
+
+
+def rotate(x: Tensor, angles: Tensor) -> Tensor:
+    """Rotate the two halves of each head [B, H, T, D] by angles [T, D/2]."""
+    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], -1)
