@@ -1,0 +1,219 @@
+"""What a Triton stub offers, as small real classes: the `triton_python_backend_utils` of tests.
+
+`conftest.py` installs this module under that name. `MODELS` is what `InferenceRequest.exec` calls;
+`arriving` makes a request as a stage receives it, and its sender keeps what was answered.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+WAIT_S = 20.0
+"""A test fails when an answer takes longer; nothing is ever slept for so long."""
+
+
+class TritonModelException(Exception):
+    """What the stub raises when a call cannot be made at all."""
+
+
+class TritonError:
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG = "UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG"
+    UNAVAILABLE, UNSUPPORTED, CANCELLED = "UNAVAILABLE", "UNSUPPORTED", "CANCELLED"
+
+    def __init__(self, message: str, code: str = INTERNAL) -> None:
+        self._message, self._code = message, code
+
+    def message(self) -> str:
+        return self._message
+
+    def code(self) -> str:
+        return self._code
+
+
+class Tensor:
+    def __init__(self, name: str, values: NDArray[Any], /) -> None:
+        if not isinstance(values, np.ndarray):
+            raise TypeError(f"tensor {name} is a {type(values).__name__}, not an array")
+        self._name, self._values = name, values
+
+    def name(self) -> str:
+        return self._name
+
+    def as_numpy(self) -> NDArray[Any]:
+        return self._values
+
+
+class InferenceResponse:
+    def __init__(
+        self, output_tensors: Sequence[Tensor] = (), error: TritonError | None = None
+    ) -> None:
+        self._tensors, self._error = list(output_tensors), error
+
+    def output_tensors(self) -> list[Tensor]:
+        return self._tensors
+
+    def has_error(self) -> bool:
+        return self._error is not None
+
+    def error(self) -> TritonError | None:
+        return self._error
+
+
+class InferenceResponseSender:
+    """Keeps responses, refuses anything after FINAL as the stub does, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.responses: list[InferenceResponse] = []
+        self.finals = 0
+        self.cancelled = False
+        self.ended = threading.Event()
+
+    def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
+        if self.finals:
+            raise TritonModelException("Unable to send response. Response sender has been closed.")
+        if response is not None:
+            self.responses.append(response)
+        if flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL:
+            self.finals += 1
+            self.ended.set()
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
+
+    def wait(self) -> list[InferenceResponse]:
+        """Every response, once FINAL has come."""
+        assert self.ended.wait(WAIT_S), "no FINAL came"
+        return self.responses
+
+    def values(self) -> list[dict[str, NDArray[Any]]]:
+        """The outputs of every response, once FINAL has come."""
+        return [
+            {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+            for response in self.wait()
+        ]
+
+    def error(self) -> str:
+        """The text of the error it was ended with; empty without one."""
+        last = self.wait()[-1:]
+        fault = last[0].error() if last else None
+        return fault.message() if fault else ""
+
+
+Model = Callable[["InferenceRequest"], InferenceResponse]
+MODELS: dict[str, Model] = {}
+"""Models that `exec` finds, by name; emptied before every test."""
+
+
+class InferenceRequest:
+    def __init__(
+        self,
+        request_id: str = "",
+        *,
+        inputs: Sequence[Tensor],
+        requested_output_names: Sequence[str] = (),
+        model_name: str = "",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model_name = model_name
+        self.sender = InferenceResponseSender()
+        self._id, self._inputs, self._names = request_id, list(inputs), requested_output_names
+        self._parameters = json.dumps(dict(parameters or {}))
+
+    def request_id(self) -> str:
+        return self._id
+
+    def inputs(self) -> list[Tensor]:
+        return self._inputs
+
+    def values(self) -> dict[str, NDArray[Any]]:
+        """The inputs, for the models of a test."""
+        return {tensor.name(): tensor.as_numpy() for tensor in self._inputs}
+
+    def requested_output_names(self) -> Sequence[str]:
+        return self._names
+
+    def parameters(self) -> str:
+        return self._parameters
+
+    def get_response_sender(self) -> InferenceResponseSender:
+        return self.sender
+
+    def exec(self) -> InferenceResponse:
+        if self.model_name not in MODELS:
+            raise TritonModelException(f"Model {self.model_name} - 1 is not ready")
+        return MODELS[self.model_name](self)
+
+
+class Logger:
+    lines: ClassVar[list[tuple[str, str]]] = []
+    """(level, message) of everything logged; emptied before every test."""
+
+    @staticmethod
+    def log_info(message: str) -> None:
+        Logger.lines.append(("info", message))
+
+    @staticmethod
+    def log_warn(message: str) -> None:
+        Logger.lines.append(("warn", message))
+
+    @staticmethod
+    def log_error(message: str) -> None:
+        Logger.lines.append(("error", message))
+
+    @staticmethod
+    def log_verbose(message: str) -> None:
+        Logger.lines.append(("verbose", message))
+
+
+def arriving(
+    inputs: Mapping[str, NDArray[Any]],
+    *,
+    request_id: str = "turn-1",
+    parameters: Mapping[str, Any] | None = None,
+) -> InferenceRequest:
+    """A request as a stage receives it; read its answers from `.sender`."""
+    tensors = [Tensor(name, values) for name, values in inputs.items()]
+    return InferenceRequest(request_id, inputs=tensors, parameters=parameters)
+
+
+def text(*lines: str) -> NDArray[np.object_]:
+    """A BYTES tensor [1, len(lines)]."""
+    return np.array([[line.encode() for line in lines]], dtype=np.object_)
+
+
+def answer(**outputs: NDArray[Any]) -> InferenceResponse:
+    """A response of a model in `MODELS`."""
+    return InferenceResponse([Tensor(name, values) for name, values in outputs.items()])
+
+
+def refusal(message: str, code: str = TritonError.INTERNAL) -> InferenceResponse:
+    """An error of a model in `MODELS`."""
+    return InferenceResponse(error=TritonError(message, code))
+
+
+def model_args(
+    name: str,
+    parameters: Mapping[str, str],
+    *,
+    inputs: Sequence[str] = (),
+    instances: int = 1,
+    repository: str = "/repository",
+) -> dict[str, str]:
+    """What Triton hands to `initialize()`."""
+    config = {
+        "name": name,
+        "instance_group": [{"count": instances, "kind": "KIND_CPU"}],
+        "parameters": {key: {"string_value": value} for key, value in parameters.items()},
+        "input": [{"name": tensor} for tensor in inputs],
+    }
+    return {
+        "model_config": json.dumps(config),
+        "model_name": name,
+        "model_repository": f"{repository}/{name}",
+        "model_version": "1",
+    }
