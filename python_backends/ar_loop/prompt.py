@@ -1,8 +1,9 @@
-"""The text an ordering turn is prompted with; the trainer and the server share this one function."""
+"""The text an ordering turn is prompted with; trainer and server share this one function."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from python_backends.errors import InvalidInput
 
@@ -20,24 +21,33 @@ class Utterance:
 
 
 def parse_history(history: str) -> list[Utterance]:
-    """The HISTORY tensor: a JSON list of {"role": "user" | "assistant", "text": str}, oldest first."""
+    """HISTORY: a JSON list of {"role": "user" | "assistant", "text": str}, oldest first."""
     if not history.strip():
         return []
     try:
-        rows = json.loads(history)
-        lines = [Utterance(str(row["role"]), str(row["text"])) for row in rows]
-    except (ValueError, TypeError, KeyError) as fault:
+        lines = [Utterance(row["role"], row["text"]) for row in _list(json.loads(history))]
+    except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise InvalidInput(
             'HISTORY is not a JSON list of {"role": ..., "text": ...} objects'
         ) from fault
     for line in lines:
         if line.role not in ("user", "assistant"):
-            raise InvalidInput(f"HISTORY role {line.role!r} is neither 'user' nor 'assistant'")
+            raise InvalidInput(f"HISTORY role {line.role!r:.80} is neither 'user' nor 'assistant'")
+        if not isinstance(line.text, str):
+            raise InvalidInput("HISTORY text is not a string")
     return lines
 
 
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    return value
+
+
 def _block(role: str, text: str) -> str:
-    return f"<|im_start|>{role}\n{text}<|im_end|>\n"
+    """One line of ChatML; control tokens written out in `text` are broken up, so they stay text."""
+    spoken = text.replace("<|", "< |")
+    return f"<|im_start|>{role}\n{spoken}<|im_end|>\n"
 
 
 def prompt_text(history: Sequence[Utterance], heard: str) -> str:
@@ -55,19 +65,23 @@ def prompt_tokens(
     *,
     limit: int = MAX_PROMPT_TOKENS,
 ) -> list[int]:
-    """Token ids of the prompt; whole exchanges are dropped from the oldest end until it fits `limit`.
+    """Token ids of the prompt; whole exchanges are dropped from the oldest end until `limit` holds.
 
     `encode` turns text into ids, special tokens included. Raises InvalidInput when what was heard
-    does not fit even without any history.
+    does not fit even without any history. The newest exchanges are tried first, so that the work
+    does not grow with the length of what is dropped.
     """
-    kept = list(history)
-    while True:
-        tokens = encode(prompt_text(kept, heard))
-        if len(tokens) <= limit:
-            return tokens
-        if not kept:
-            raise InvalidInput(f"the utterance needs {len(tokens)} tokens; at most {limit} fit")
-        dropped = 1
-        while dropped < len(kept) and kept[dropped].role != "user":
-            dropped += 1
-        kept = kept[dropped:]
+    tokens = encode(prompt_text([], heard))
+    if len(tokens) > limit:
+        raise InvalidInput(f"the utterance needs {len(tokens)} tokens; at most {limit} fit")
+    for start in reversed(_exchange_starts(history)):
+        longer = encode(prompt_text(history[start:], heard))
+        if len(longer) > limit:
+            break
+        tokens = longer
+    return tokens
+
+
+def _exchange_starts(history: Sequence[Utterance]) -> list[int]:
+    """Where the exchanges begin: at the first line, and at every line of the user's."""
+    return [at for at, line in enumerate(history) if at == 0 or line.role == "user"]

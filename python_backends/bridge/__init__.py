@@ -10,6 +10,7 @@ from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.events import span
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox, Wake
 from python_backends.bridge.options import Options
+from python_backends.bridge.plain import PlainBackend
 from python_backends.bridge.request import Request
 from python_backends.bridge.tensors import Array
 
@@ -22,6 +23,7 @@ __all__ = [
     "Loop",
     "ModelConfig",
     "Options",
+    "PlainBackend",
     "Request",
     "StageBackend",
     "Wake",

@@ -11,7 +11,12 @@ from python_backends.errors import StageFailed, from_text
 
 
 def call(
-    model: str, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str], *, turn: str = ""
+    model: str,
+    inputs: Mapping[str, NDArray[Any]],
+    outputs: Sequence[str],
+    *,
+    turn: str = "",
+    parameters: Mapping[str, str | int | bool] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Run a model that answers once, and return copies of the outputs that were asked for.
 
@@ -23,6 +28,7 @@ def call(
         requested_output_names=list(outputs),
         inputs=to_tensors(inputs),
         request_id=turn,
+        parameters=dict(parameters or {}),
     )
     response = request.exec()
     if response.has_error():

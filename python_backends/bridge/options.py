@@ -1,10 +1,9 @@
 """What a caller may ask for: the request parameters of a turn, parsed once, strictly.
 
-Parameters travel unchanged through an ensemble, so every stage parses all of them and reads its own.
+Parameters travel unchanged through an ensemble: every stage parses all of them and reads its own.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,7 +15,7 @@ MAX_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Options:
-    """Request parameters. Real numbers may also come as strings, since gRPC parameters had no double."""
+    """Request parameters. Real numbers may come as strings: gRPC parameters had no double."""
 
     max_tokens: int = 64
     """Tokens of the answer, 1 to 256."""
@@ -54,7 +53,7 @@ class Options:
         _within("min_frames", self.min_frames, 0, 3000)
         _within("deadline_ms", self.deadline_ms, 0, 3_600_000)
         if self.solver not in ("", "euler", "midpoint"):
-            raise InvalidInput(f"solver {self.solver!r} is neither 'euler' nor 'midpoint'")
+            raise InvalidInput(f"solver {_shown(self.solver)} is neither 'euler' nor 'midpoint'")
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> "Options":
@@ -62,7 +61,7 @@ class Options:
         kinds = {field.name: field.type for field in fields(cls)}
         unknown = sorted(key for key in parameters if key not in kinds)
         if unknown:
-            raise InvalidInput(f"unknown parameter {unknown[0]!r}; known: {', '.join(kinds)}")
+            raise InvalidInput(f"unknown parameter {_shown(unknown[0])}; known: {', '.join(kinds)}")
         return cls(**{key: _READERS[str(kinds[key])](key, parameters[key]) for key in parameters})
 
     @classmethod
@@ -71,6 +70,18 @@ class Options:
         found = json.loads(parameters) if parameters else {}
         return cls.parse({key: value for key, value in found.items() if not _internal(key)})
 
+    def given(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as request parameters."""
+        changed = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+        return {
+            key: str(value) if isinstance(value, float) else value
+            for key, value in changed.items()
+        }
+
 
 def _internal(key: str) -> bool:
     """Keys the server itself adds."""
@@ -78,39 +89,45 @@ def _internal(key: str) -> bool:
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:
-    if not (math.isfinite(value) and low <= value <= high):
-        raise InvalidInput(f"{name} is {value}; {low} to {high} is accepted")
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} is {_shown(value)}; {low} to {high} is accepted")
 
 
 def _int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise InvalidInput(f"{name} is {value!r}, not an integer")
+        raise InvalidInput(f"{name} is {_shown(value)}, not an integer")
     try:
         return int(value)
     except ValueError as fault:
-        raise InvalidInput(f"{name} is {value!r}, not an integer") from fault
+        raise InvalidInput(f"{name} is {_shown(value)}, not an integer") from fault
 
 
 def _float(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidInput(f"{name} is {value!r}, not a number")
+        raise InvalidInput(f"{name} is {_shown(value)}, not a number")
     try:
         return float(value)
-    except ValueError as fault:
-        raise InvalidInput(f"{name} is {value!r}, not a number") from fault
+    except (ValueError, OverflowError) as fault:
+        raise InvalidInput(f"{name} is {_shown(value)}, not a number") from fault
 
 
 def _bool(name: str, value: Any) -> bool:
-    known = {True: True, False: False, "true": True, "false": False}
-    if value not in known or isinstance(value, int) and not isinstance(value, bool):
-        raise InvalidInput(f"{name} is {value!r}; true or false is accepted")
-    return known[value]
+    if isinstance(value, bool):
+        return value
+    if value not in ("true", "false"):
+        raise InvalidInput(f"{name} is {_shown(value)}; true or false is accepted")
+    return bool(value == "true")
 
 
 def _str(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidInput(f"{name} is {value!r}, not a string")
+        raise InvalidInput(f"{name} is {_shown(value)}, not a string")
     return value
+
+
+def _shown(value: Any) -> str:
+    """What was sent, short enough for an error."""
+    return repr(value)[:80]
 
 
 _READERS: dict[str, Any] = {

@@ -104,6 +104,11 @@ class Request:
         """EVENTS as it came in, with `spans` behind it."""
         return events.appended(self.events, *spans)
 
+    @staticmethod
+    def events_after(given: NDArray[np.object_], *spans: bytes) -> NDArray[np.object_]:
+        """Somebody else's EVENTS with `spans` behind them."""
+        return events.appended(given, *spans)
+
     def send(self, outputs: Mapping[str, NDArray[Any]]) -> None:
         """One response of a decoupled model; ignored once the request has ended."""
         if self._open:

@@ -1,0 +1,30 @@
+"""Where a loop's step engine runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from python_backends.slot_engine.command import (
+    OUTPUTS,
+    Command,
+    Result,
+    from_outputs,
+    to_inputs,
+)
+
+Call = Callable[..., dict[str, NDArray[Any]]]
+
+
+class BlsEngine:
+    """A slot_engine model of this server, one command in flight. Commands weigh a few hundred bytes."""
+
+    def __init__(self, model: str, call: Call, width: int) -> None:
+        self._model = model
+        self._call = call
+        self._width = width
+
+    def run(self, command: Command) -> Result:
+        """See StepEngine."""
+        outputs = self._call(self._model, to_inputs(command), OUTPUTS)
+        return from_outputs(outputs, command, self._width)

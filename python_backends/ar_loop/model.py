@@ -1,0 +1,40 @@
+"""Triton model class of the AR loop."""
+
+from python_backends.ar_loop.engines import BlsEngine
+from python_backends.ar_loop.loop import DecodeLoop
+from python_backends.ar_loop.sequence import Task
+from python_backends.ar_loop.settings import LoopSettings
+from python_backends.ar_loop.tasks.converse import Converse
+from python_backends.ar_loop.tasks.intone import Intone
+from python_backends.ar_loop.tasks.transcribe import Transcribe
+from python_backends.bridge import ModelConfig, StageBackend, call
+from python_backends.slot_engine.command import StepEngine
+from python_backends.slot_engine.engine import SlotPoolEngine
+
+
+class TritonPythonModel(StageBackend):
+    """Continuous batching of the model's `task`."""
+
+    def make_loop(self, config: ModelConfig) -> DecodeLoop:
+        settings = config.settings(LoopSettings)
+        task = _task(config, settings)
+        return DecodeLoop(task, _engine(config, settings, task), settings)
+
+
+def _task(config: ModelConfig, settings: LoopSettings) -> Task:
+    match settings.task:
+        case "transcribe":
+            return Transcribe.load(config, settings, call)
+        case "converse":
+            return Converse.load(config, settings)
+        case "intone":
+            return Intone.load(settings)
+        case other:
+            raise ValueError(f"task {other!r} is unknown")
+
+
+def _engine(config: ModelConfig, settings: LoopSettings, task: Task) -> StepEngine:
+    if settings.engine == "bls":
+        return BlsEngine(settings.step_model, call, task.width)
+    folder = config.artefact("model.onnx", model=settings.step_model).parent
+    return SlotPoolEngine(folder, slots=settings.slots, capacity=settings.capacity)

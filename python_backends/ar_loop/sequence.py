@@ -1,0 +1,63 @@
+"""What the loop decodes: sequences, and the tasks that make them out of requests."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.bridge import Request
+from python_backends.errors import StageError
+from python_backends.slot_engine.command import Sampling, Tokens
+
+
+class Sequence:
+    """One member of the batch: a prompt, and what happens to every token drawn after it."""
+
+    def __init__(
+        self,
+        request: Request,
+        prompt: Tokens,
+        max_new: int,
+        sampling: Sampling = Sampling(),
+        context: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
+        self.request = request
+        self.prompt = prompt
+        self.max_new = max_new
+        self.sampling = sampling
+        self.context = context or {}
+        self.last = np.zeros_like(prompt[-1])
+        """What the next decode step is fed: [] or [width]."""
+
+    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+        """Use a token [width] just drawn; True when it ends the sequence.
+
+        `no_speech` is the engine's probability of silence, with the first token only.
+        """
+        raise NotImplementedError
+
+    def close(self, reason: str) -> list["Sequence"]:
+        """The sequence has ended, by "stop" or by "length"; returns sequences that follow from it."""
+        raise NotImplementedError
+
+    def fail(self, error: StageError) -> None:
+        """It will not be finished."""
+        self.request.fail(error)
+
+
+class Task(Protocol):
+    """Makes sequences of a request, or answers it at once."""
+
+    width: int
+    """Numbers per token."""
+
+    def open(self, request: Request) -> list[Sequence]:
+        """The sequences to decode for `request`; none if it has been answered. InvalidInput, ..."""
+
+    def abandon(self, turn: str) -> None:
+        """A turn was cancelled or failed: answer what was held back for it."""
+
+
+Call = Callable[..., dict[str, NDArray[Any]]]
+"""Signature of `bridge.call`."""

@@ -1,0 +1,29 @@
+"""Parameters of an ar_loop model."""
+
+from dataclasses import dataclass
+
+ENGINES = ("bls", "in_process")
+TASKS = ("transcribe", "converse", "intone")
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """`task` names what the tokens mean; `engine` where `step_model` runs.
+
+    `slots` and `capacity` are those of `step_model`. `max_waiting` sequences may wait for a slot.
+    """
+
+    task: str
+    step_model: str
+    engine: str
+    slots: int
+    capacity: int
+    prefill_chunk: int
+    max_new_tokens: int
+    max_waiting: int
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine {self.engine!r}; {ENGINES} are known")
+        if self.task not in TASKS:
+            raise ValueError(f"task {self.task!r}; {TASKS} are known")

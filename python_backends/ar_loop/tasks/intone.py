@@ -1,0 +1,142 @@
+"""`prosody`: a piece of text to phonemes, each with a duration and a pitch."""
+
+import json
+from collections.abc import Callable
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.ar_loop.sequence import Sequence
+from python_backends.ar_loop.settings import LoopSettings
+from python_backends.bridge import Request
+from python_backends.bridge.events import now_ns
+from python_backends.bridge.tensors import text
+from python_backends.errors import InvalidInput
+from python_backends.pieces import LAST_PIECE, NO_SOUND
+from python_backends.scheduling.order import InOrder
+from python_backends.slot_engine.command import Sampling, Tokens
+from python_backends.speech import FRAMES_PER_TICK
+
+PAD = 0
+"""Phoneme id of the silence at both ends."""
+
+
+class Intone:
+    """Reads pieces aloud, on paper: one sequence a piece, one step a phoneme."""
+
+    width = 2
+
+    def __init__(self, phonemes: Callable[[str], list[int]], settings: LoopSettings) -> None:
+        self._phonemes = phonemes
+        self._order = InOrder()
+        self._limit = min(settings.capacity, settings.max_new_tokens)
+
+    @classmethod
+    def load(cls, settings: LoopSettings) -> "Intone":
+        """With the G2P of the hibari package."""
+        return cls(Phonemizer(), settings)
+
+    def open(self, request: Request) -> list[Sequence]:
+        """See Task. Text with nothing to pronounce is answered at once."""
+        ids = self._phonemes(request.text("TEXT"))
+        if not ids:
+            self.answer(request, np.zeros((1, 3), np.int32), silent=True, started_ns=now_ns())
+            return []
+        if len(ids) + 2 > self._limit:
+            raise InvalidInput(
+                f"the text has {len(ids)} phonemes; at most {self._limit - 2} are accepted at once"
+            )
+        return [Melody(request, np.array([PAD, *ids, PAD], np.int64), self)]
+
+    def abandon(self, turn: str) -> None:
+        """See Task."""
+        for send in self._order.abandon(turn):
+            send()
+
+    def answer(
+        self, request: Request, prosody: NDArray[np.int32], *, silent: bool, started_ns: int
+    ) -> None:
+        """Finish a piece with PROSODY [1, P, 3], after the pieces before it."""
+        piece = _piece(request)
+        if silent:
+            piece[0, 2] |= NO_SOUND
+        spans = (
+            request.span("queue", request.arrived_ns, started_ns, piece=int(piece[0, 0])),
+            request.span("compute", started_ns, now_ns(), piece=int(piece[0, 0])),
+        )
+        outputs = {
+            "PIECE": piece,
+            "TEXT": text(request.text("TEXT")),
+            "HEARD": text(request.text("HEARD", "")),
+            "STATUS": text(request.text("STATUS", "")),
+            "EVENTS": request.with_events(*spans),
+            "PROSODY": prosody[None],
+        }
+        try:
+            self._order.submit(
+                request.turn,
+                (int(piece[0, 0]), 0),
+                ends_piece=True,
+                ends_turn=bool(piece[0, 2] & LAST_PIECE),
+                send=lambda: request.finish(outputs),
+            )
+        except ValueError as fault:
+            raise InvalidInput(str(fault)) from fault
+
+
+class Melody(Sequence):
+    """One piece being intoned: every step draws a duration and a pitch for the next phoneme."""
+
+    def __init__(self, request: Request, phonemes: NDArray[np.int64], task: Intone) -> None:
+        options = request.options
+        piece = int(_piece(request)[0, 0])
+        super().__init__(
+            request,
+            prompt=np.zeros((1, 2), np.int64),
+            max_new=len(phonemes),
+            sampling=Sampling(options.speech_temperature, options.seed + piece),
+            context={"PHONEMES": phonemes},
+        )
+        self._phonemes = phonemes
+        self._task = task
+        self._drawn: list[Tokens] = []
+        self._started_ns = 0
+
+    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+        """See Sequence. The model is fed tokens plus one: 0 means "none before"."""
+        self._started_ns = self._started_ns or now_ns()
+        self._drawn.append(token)
+        self.last = token + 1
+        return False
+
+    def close(self, reason: str) -> list[Sequence]:
+        """See Sequence."""
+        drawn = np.stack(self._drawn)
+        frames = np.maximum(drawn[:, 0], 1) * FRAMES_PER_TICK
+        prosody = np.stack([self._phonemes, frames, drawn[:, 1]], axis=1).astype(np.int32)
+        self._task.answer(self.request, prosody, silent=False, started_ns=self._started_ns)
+        return []
+
+
+class Phonemizer:
+    """English text to phoneme ids of the hibari/Kokoro alphabet."""
+
+    def __init__(self) -> None:
+        from hibari.g2p import G2P
+
+        self._g2p = G2P(british=False)
+        vocabulary = resources.files("hibari") / "assets" / "vocab.json"
+        self._ids: dict[str, int] = json.loads(vocabulary.read_text(encoding="utf-8"))
+
+    def __call__(self, line: str) -> list[int]:
+        """Ids of what can be pronounced in `line`; empty for punctuation, emoji and blanks alone."""
+        if not any(character.isalnum() for character in line):
+            return []
+        return [self._ids[symbol] for symbol in self._g2p(line) if symbol in self._ids]
+
+
+def _piece(request: Request) -> NDArray[np.int32]:
+    """PIECE [1, 3]; text that comes without it is the only piece of its turn."""
+    given = request.optional("PIECE")
+    return np.array([[0, 0, LAST_PIECE]], np.int32) if given is None else given.copy()

@@ -1,0 +1,201 @@
+"""`asr_decode`: encoder states to text, one sequence a window of at most 30 s."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from python_backends.ar_loop.sequence import Call, Sequence
+from python_backends.ar_loop.settings import LoopSettings
+from python_backends.bridge import ModelConfig, Request
+from python_backends.bridge.events import now_ns
+from python_backends.bridge.tensors import text
+from python_backends.errors import InvalidInput
+from python_backends.slot_engine.command import Tokens
+
+RATE_HZ = 16_000
+NO_SPEECH_ABOVE = 0.6
+NO_SPEECH_MEAN_SCORE_BELOW = -1.0
+"""Whisper's rule: silence is believed only when the words themselves are improbable."""
+
+MAX_COMPRESSION = 2.4
+"""Text that deflates better than this repeats itself (Whisper's own threshold)."""
+
+RETRY_FRAMES = 3000
+
+
+class Transcribe:
+    """Decodes every window of a request, re-encodes a looping one at full length, joins the text."""
+
+    width = 1
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        generation: Mapping[str, Any],
+        settings: LoopSettings,
+        call: Call,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self.prompt = np.array(generation["prompt"], np.int64)
+        self.end = int(generation["end"])
+        self.limit = settings.max_new_tokens
+        self._call = call
+
+    @classmethod
+    def load(cls, config: ModelConfig, settings: LoopSettings, call: Call) -> "Transcribe":
+        """From the model's tokenizer.json and its step model's generation.json."""
+        tokenizer = Tokenizer.from_file(str(config.artefact("tokenizer.json")))
+        generation = config.artefact("generation.json", model=settings.step_model)
+        return cls(tokenizer, json.loads(generation.read_text()), settings, call)
+
+    def open(self, request: Request) -> list[Sequence]:
+        """See Task. A window without speech (VALID 0) costs nothing."""
+        hidden, valid = request.required("HIDDEN")[0], request.required("VALID")[0]
+        if hidden.ndim != 3 or len(hidden) != len(valid):
+            raise InvalidInput(
+                f"HIDDEN {hidden.shape} and VALID {valid.shape} describe different windows"
+            )
+        transcript = Transcript(request, texts=[""] * len(valid))
+        spoken = [index for index, states in enumerate(valid) if states > 0]
+        transcript.open_windows = len(spoken)
+        if not spoken:
+            transcript.answer()
+        return [Window(transcript, index, hidden[index, : valid[index]], self) for index in spoken]
+
+    def abandon(self, turn: str) -> None:
+        """See Task: nothing is held back here."""
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text of token ids, special tokens left out."""
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
+
+    def encode_again(self, request: Request, window: int) -> NDArray[np.float32] | None:
+        """States [F, 384] of one window, encoded at full length; None without its sound."""
+        audio, spans = request.optional("AUDIO"), request.optional("SPAN_MS")
+        if audio is None or spans is None:
+            return None
+        first, last = (int(ms) * RATE_HZ // 1000 for ms in spans[0, window])
+        found = self._call(
+            "encode",
+            {"AUDIO": audio[:, first:last]},
+            ["HIDDEN"],
+            turn=request.turn,
+            parameters={"min_frames": RETRY_FRAMES},
+        )
+        states: NDArray[np.float32] = found["HIDDEN"][0, 0]
+        return states
+
+
+@dataclass
+class Transcript:
+    """The answer of one request, window by window."""
+
+    request: Request
+    texts: list[str]
+    open_windows: int = 0
+    looped: bool = False
+    started_ns: int = field(default=0)
+
+    def start(self) -> None:
+        """The first token of any window has been drawn."""
+        self.started_ns = self.started_ns or now_ns()
+
+    def close_window(self, window: int, heard: str) -> None:
+        """Text of a window; the last one answers the request."""
+        self.texts[window] = heard
+        self.open_windows -= 1
+        if not self.open_windows:
+            self.answer()
+
+    def answer(self) -> None:
+        """Join the windows and finish."""
+        heard = " ".join(one for one in self.texts if one)
+        status = "repetition" if self.looped else "stop" if heard else "no_speech"
+        now, request = now_ns(), self.request
+        began = self.started_ns or now
+        spans = (
+            request.span("first_token", request.arrived_ns, began),
+            request.span("compute", began, now),
+        )
+        request.finish(
+            {
+                "HEARD": text(heard),
+                "STATUS": text(status),
+                "EVENTS": request.with_events(*spans),
+            }
+        )
+
+
+class Window(Sequence):
+    """One window being decoded, greedily."""
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        index: int,
+        states: NDArray[np.float32],
+        task: Transcribe,
+        *,
+        is_retry: bool = False,
+    ) -> None:
+        super().__init__(
+            transcript.request,
+            task.prompt,
+            task.limit,
+            context={"HIDDEN": np.ascontiguousarray(states)},
+        )
+        self._transcript = transcript
+        self._index = index
+        self._states = len(states)
+        self._task = task
+        self._is_retry = is_retry
+        self._tokens: list[int] = []
+        self._scores: list[float] = []
+        self._no_speech = 0.0
+
+    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+        """See Sequence."""
+        self._transcript.start()
+        self._no_speech = max(self._no_speech, no_speech)
+        self._scores.append(score)
+        if int(token[0]) == self._task.end:
+            return True
+        self.last = token[0]
+        self._tokens.append(int(token[0]))
+        return False
+
+    def close(self, reason: str) -> list[Sequence]:
+        """See Sequence. A loop is decoded again from a full-length encoding, once."""
+        heard = self._task.decode(self._tokens)
+        if self._is_silence():
+            heard = ""
+        elif reason == "length" or repeats_itself(heard):
+            if (again := self._retry()) is not None:
+                return [again]
+            self._transcript.looped = True
+        self._transcript.close_window(self._index, heard)
+        return []
+
+    def _is_silence(self) -> bool:
+        mean = float(np.mean(self._scores)) if self._scores else 0.0
+        return self._no_speech > NO_SPEECH_ABOVE and mean < NO_SPEECH_MEAN_SCORE_BELOW
+
+    def _retry(self) -> "Window | None":
+        if self._is_retry or 2 * self._states >= RETRY_FRAMES:
+            return None
+        states = self._task.encode_again(self.request, self._index)
+        if states is None:
+            return None
+        return Window(self._transcript, self._index, states, self._task, is_retry=True)
+
+
+def repeats_itself(heard: str) -> bool:
+    """The text deflates so well that it must be a loop."""
+    raw = heard.encode()
+    return len(raw) > 0 and len(raw) / len(zlib.compress(raw)) > MAX_COMPRESSION

@@ -1,0 +1,40 @@
+"""The Triton model class of models that answer inside `execute()`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
+
+from python_backends.bridge.config import ModelConfig
+from python_backends.bridge.tensors import to_tensors
+from python_backends.errors import StageError
+
+
+class PlainBackend:
+    """Base of a model that computes one request at a time; supplies `load` and `serve`."""
+
+    def load(self, config: ModelConfig) -> None:
+        """Open what the model needs."""
+        raise NotImplementedError(type(self).__name__)
+
+    def serve(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Outputs for one request's inputs; both are views valid during the call only."""
+        raise NotImplementedError(type(self).__name__)
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Called by Triton when the model loads."""
+        self._config = ModelConfig.from_args(args)
+        self.load(self._config)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Called by Triton: one response a request, an expected failure as that one's error."""
+        return [self._answer(native) for native in requests]
+
+    def _answer(self, native: Any) -> Any:
+        try:
+            inputs = {tensor.name(): tensor.as_numpy() for tensor in native.inputs()}
+            return pb_utils.InferenceResponse(to_tensors(self.serve(inputs)))
+        except StageError as error:
+            wire = error.at(self._config.name, native.request_id()).to_wire()
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(wire))

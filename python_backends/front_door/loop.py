@@ -1,0 +1,118 @@
+"""The front door: every turn is a task of one asyncio loop."""
+
+import asyncio
+import uuid
+
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge.events import now_ns
+from python_backends.errors import Cancelled, Overloaded, StageError
+from python_backends.front_door.relay import Outputs, Peer
+from python_backends.front_door.settings import DoorSettings
+
+TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
+POLL_S = 0.02
+RETRY_AFTER_MS = 500
+
+
+class Door:
+    """Relays turns; whoever cancels or leaves stops every stage."""
+
+    def __init__(self, settings: DoorSettings, address: str) -> None:
+        self._settings = settings
+        self._address = address
+        self._turns: dict[str, asyncio.Task[None]] = {}
+
+    def run(self, inbox: Inbox) -> None:
+        """Serve until closed."""
+        asyncio.run(self._serve(inbox))
+
+    async def _serve(self, inbox: Inbox) -> None:
+        self._peer = Peer(self._address)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                for event in await loop.run_in_executor(None, inbox.take, None):
+                    match event:
+                        case Arrived(request):
+                            self._admit(request)
+                        case CancelTurn(turn):
+                            self._stop(turn)
+                        case Wake():
+                            pass
+                        case Closed():
+                            return
+        finally:
+            await self._drain()
+
+    def _admit(self, request: Request) -> None:
+        if len(self._turns) >= self._settings.max_turns:
+            request.fail(
+                Overloaded(
+                    f"{len(self._turns)} turns are open; at most {self._settings.max_turns} may",
+                    retry_after_ms=RETRY_AFTER_MS,
+                )
+            )
+            return
+        turn = self._own_id(request.turn)
+        task = asyncio.create_task(self._turn(request, turn))
+        self._turns[turn] = task
+        task.add_done_callback(lambda _: self._turns.pop(turn, None))
+
+    def _own_id(self, wanted: str) -> str:
+        """The caller's id, made unique while another turn of that id is open."""
+        return f"{wanted}~{uuid.uuid4().hex[:8]}" if wanted in self._turns else wanted
+
+    def _stop(self, turn: str) -> None:
+        task = self._turns.get(turn)
+        if task is not None:
+            task.cancel()
+
+    async def _drain(self) -> None:
+        tasks = list(self._turns.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._peer.close()
+
+    async def _turn(self, request: Request, turn: str) -> None:
+        watcher = asyncio.create_task(self._watch(request, asyncio.current_task()))
+        try:
+            await self._relay(request, turn)
+            request.finish()
+        except asyncio.CancelledError:
+            await self._peer.cancel(turn, self._settings.stage_names)
+            request.fail(Cancelled("the turn was cancelled"))
+        except StageError as error:
+            await self._peer.cancel(turn, self._settings.stage_names)
+            request.fail(error)
+        finally:
+            watcher.cancel()
+
+    async def _relay(self, request: Request, turn: str) -> None:
+        inputs = {
+            name: values for name in TENSORS if (values := request.optional(name)) is not None
+        }
+        request.required("AUDIO")
+        async for outputs in self._peer.stream(
+            self._settings.ensemble,
+            inputs,
+            turn=turn,
+            parameters=request.options.given(),
+            silence_s=self._settings.no_progress_ms / 1000,
+        ):
+            request.send(self._stamped(request, outputs))
+
+    def _stamped(self, request: Request, outputs: Outputs) -> Outputs:
+        """The response with a span of the front door itself behind its events."""
+        span = request.span(
+            "relay", request.arrived_ns, now_ns(), piece=int(outputs["PIECE"][0, 0])
+        )
+        return {**outputs, "EVENTS": request.events_after(outputs["EVENTS"], span)}
+
+    async def _watch(self, request: Request, task: "asyncio.Task[None] | None") -> None:
+        """Cancel the turn's task as soon as its caller is gone."""
+        while task is not None and not task.done():
+            if request.cancelled:
+                task.cancel()
+                return
+            await asyncio.sleep(POLL_S)

@@ -1,0 +1,15 @@
+"""Triton model class of the front door."""
+
+import os
+
+from python_backends.bridge import ModelConfig, StageBackend
+from python_backends.front_door.loop import Door
+from python_backends.front_door.settings import DoorSettings
+
+
+class TritonPythonModel(StageBackend):
+    """Relays whole turns."""
+
+    def make_loop(self, config: ModelConfig) -> Door:
+        settings = config.settings(DoorSettings)
+        return Door(settings, os.environ.get("TRISTAGE_GRPC", settings.server))

@@ -1,0 +1,97 @@
+"""One spoken turn as a loop-back gRPC stream, and the cancel that an ensemble does not pass on."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2_grpc
+
+from python_backends.errors import StageFailed, from_text
+from python_backends.front_door import wire
+
+CANCEL_TIMEOUT_S = 2.0
+
+Outputs = dict[str, NDArray[Any]]
+
+
+class Peer:
+    """A Triton server that turns are relayed from: here, this very server."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address, options=wire.CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    async def stream(
+        self,
+        model: str,
+        inputs: Mapping[str, NDArray[Any]],
+        *,
+        turn: str,
+        parameters: Mapping[str, Any],
+        silence_s: float,
+    ) -> AsyncIterator[Outputs]:
+        """Responses of one request until its final one.
+
+        StageFailed when nothing has come for `silence_s`; otherwise what the model answered with.
+        """
+        request = wire.to_request(model, inputs, turn=turn, parameters=parameters)
+        call = self._stub.ModelStreamInfer(_once(request))
+        try:
+            while True:
+                message = await _next(call, silence_s, model)
+                if message.error_message:
+                    raise from_text(message.error_message, stage=model, turn=turn)
+                if message.infer_response.outputs:
+                    yield wire.to_arrays(message.infer_response)
+                if wire.is_final(message.infer_response):
+                    return
+        finally:
+            call.cancel()
+
+    async def cancel(self, turn: str, stages: Sequence[str]) -> None:
+        """Tell every stage to drop `turn`; a stage that does not answer is left to its time-out."""
+        order = np.array([[json.dumps({"cancel": turn}).encode()]], dtype=np.object_)
+        requests = [
+            wire.to_request(stage, {"CONTROL": order}, turn=f"cancel-{turn}", parameters={})
+            for stage in stages
+        ]
+        call = self._stub.ModelStreamInfer(_each(requests), timeout=CANCEL_TIMEOUT_S)
+        finished = 0
+        try:
+            async for message in call:
+                finished += bool(message.error_message) or wire.is_final(message.infer_response)
+                if finished == len(requests):
+                    return
+        except grpc.aio.AioRpcError:
+            return
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._channel.close()
+
+
+async def _next(call: Any, silence_s: float, model: str) -> Any:
+    try:
+        message = await asyncio.wait_for(call.read(), silence_s)
+    except TimeoutError as fault:
+        raise StageFailed(f"no progress for {silence_s:g} s", stage=model) from fault
+    except grpc.aio.AioRpcError as fault:
+        raise StageFailed(f"the stream broke: {fault.details()}", stage=model) from fault
+    if message is grpc.aio.EOF:
+        raise StageFailed("the stream ended without a final response", stage=model)
+    return message
+
+
+async def _once(request: Any) -> AsyncIterator[Any]:
+    yield request
+
+
+async def _each(requests: Sequence[Any]) -> AsyncIterator[Any]:
+    for request in requests:
+        yield request
