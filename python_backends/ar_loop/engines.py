@@ -17,7 +17,7 @@ Call = Callable[..., dict[str, NDArray[Any]]]
 
 
 class BlsEngine:
-    """A slot_engine model of this server, one command in flight. Commands weigh a few hundred bytes."""
+    """A slot_engine model of this server, one command in flight."""
 
     def __init__(self, model: str, call: Call, width: int) -> None:
         self._model = model

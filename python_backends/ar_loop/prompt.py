@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from python_backends.errors import InvalidInput
 
+T = TypeVar("T")
 SYSTEM = "You are a drive-through order taker. Reply in one or two short sentences."
 MAX_PROMPT_TOKENS = 384
 """Room for the prompt in the LLM's 512-token slot; the rest is the answer's."""
@@ -25,7 +26,7 @@ def parse_history(history: str) -> list[Utterance]:
     if not history.strip():
         return []
     try:
-        lines = [Utterance(row["role"], row["text"]) for row in _list(json.loads(history))]
+        lines = [_utterance(row) for row in _typed(json.loads(history), list)]
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise InvalidInput(
             'HISTORY is not a JSON list of {"role": ..., "text": ...} objects'
@@ -33,14 +34,18 @@ def parse_history(history: str) -> list[Utterance]:
     for line in lines:
         if line.role not in ("user", "assistant"):
             raise InvalidInput(f"HISTORY role {line.role!r:.80} is neither 'user' nor 'assistant'")
-        if not isinstance(line.text, str):
-            raise InvalidInput("HISTORY text is not a string")
     return lines
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError("not a list")
+def _utterance(row: Any) -> Utterance:
+    role, text = _typed(row["role"], str), _typed(row["text"], str)
+    text.encode()  # JSON can hold half a surrogate pair, which no tokenizer takes
+    return Utterance(role, text)
+
+
+def _typed(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"not a {kind.__name__}")
     return value
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import Request
 from python_backends.errors import StageError
-from python_backends.slot_engine.command import Sampling, Tokens
+from python_backends.slot_engine.command import GREEDY, Sampling, Tokens
 
 
 class Sequence:
@@ -19,7 +19,7 @@ class Sequence:
         request: Request,
         prompt: Tokens,
         max_new: int,
-        sampling: Sampling = Sampling(),
+        sampling: Sampling = GREEDY,
         context: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         self.request = request
@@ -38,7 +38,7 @@ class Sequence:
         raise NotImplementedError
 
     def close(self, reason: str) -> list["Sequence"]:
-        """The sequence has ended, by "stop" or by "length"; returns sequences that follow from it."""
+        """The sequence ended, by "stop" or by "length"; returns sequences that follow from it."""
         raise NotImplementedError
 
     def fail(self, error: StageError) -> None:

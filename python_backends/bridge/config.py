@@ -29,8 +29,8 @@ class ModelConfig:
         count = sum(group["count"] for group in config["instance_group"])
         if count != 1:
             raise ValueError(
-                f"model {config['name']!r} keeps its own queue, so its instance_group count must be "
-                f"1, not {count}; scale it by engines, not by instances"
+                f"model {config['name']!r} keeps its own queue, so its instance_group count must "
+                f"be 1, not {count}; scale it by engines, not by instances"
             )
         return cls(
             name=config["name"],

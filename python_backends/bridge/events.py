@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def now_ns() -> int:
-    """The clock of all spans: CLOCK_MONOTONIC, in nanoseconds, the same for every process of a machine."""
+    """The clock of all spans: CLOCK_MONOTONIC in ns, the same for every process of a machine."""
     return time.monotonic_ns()
 
 

@@ -78,8 +78,7 @@ class Options:
             if getattr(self, field.name) != field.default
         }
         return {
-            key: str(value) if isinstance(value, float) else value
-            for key, value in changed.items()
+            key: str(value) if isinstance(value, float) else value for key, value in changed.items()
         }
 
 

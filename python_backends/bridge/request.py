@@ -51,7 +51,7 @@ class Request:
         self.options = Options()
 
     def parse_options(self) -> None:
-        """Read the request's parameters; apart from the constructor, so that a fault can be answered."""
+        """Read the parameters; apart from the constructor, so that a fault can be answered."""
         self.options = Options.from_json(self._parameters)
 
     def array(self, name: str) -> Array | None:

@@ -41,9 +41,7 @@ def to_array(tensor: pb_utils.Tensor) -> Array:
 
 def to_tensors(outputs: Mapping[str, NDArray[Any]]) -> list[pb_utils.Tensor]:
     """Named values as Triton tensors; BYTES tensors are object arrays of bytes."""
-    return [
-        pb_utils.Tensor(name, np.ascontiguousarray(values)) for name, values in outputs.items()
-    ]
+    return [pb_utils.Tensor(name, np.ascontiguousarray(values)) for name, values in outputs.items()]
 
 
 def text(*lines: str) -> NDArray[np.object_]:

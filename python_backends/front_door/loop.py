@@ -15,7 +15,10 @@ RETRY_AFTER_MS = 500
 
 
 class Door:
-    """Relays turns; whoever cancels or leaves stops every stage."""
+    """Relays turns; whoever cancels or leaves stops every stage.
+
+    Behind the door a turn bears its caller's id with a suffix: ids may be missing or used twice.
+    """
 
     def __init__(self, settings: DoorSettings, address: str) -> None:
         self._settings = settings
@@ -53,19 +56,16 @@ class Door:
                 )
             )
             return
-        turn = self._own_id(request.turn)
+        turn = f"{request.turn}~{uuid.uuid4().hex[:8]}"
         task = asyncio.create_task(self._turn(request, turn))
         self._turns[turn] = task
         task.add_done_callback(lambda _: self._turns.pop(turn, None))
 
-    def _own_id(self, wanted: str) -> str:
-        """The caller's id, made unique while another turn of that id is open."""
-        return f"{wanted}~{uuid.uuid4().hex[:8]}" if wanted in self._turns else wanted
-
-    def _stop(self, turn: str) -> None:
-        task = self._turns.get(turn)
-        if task is not None:
-            task.cancel()
+    def _stop(self, wanted: str) -> None:
+        """Cancel every open turn that its caller named `wanted`."""
+        for turn, task in self._turns.items():
+            if turn.rpartition("~")[0] == wanted:
+                task.cancel()
 
     async def _drain(self) -> None:
         tasks = list(self._turns.values())

@@ -42,6 +42,9 @@ class Sampling:
     seed: int = 0
 
 
+GREEDY = Sampling()
+
+
 @dataclass(frozen=True)
 class Prefill:
     """`tokens` [T] or [T, width] written to `row` from position `start` on.
@@ -54,7 +57,7 @@ class Prefill:
     start: int
     tokens: Tokens
     is_last: bool
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
     context: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
@@ -79,7 +82,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Tokens drawn for `rows` rows: `tokens` [rows, width]; -1 where a row's numbers were not finite.
+    """Tokens drawn, one a row: `tokens` [rows, width]; -1 where numbers were not finite.
 
     `scores` [rows]: log-probability of each, 0 where the engine keeps none.
     """

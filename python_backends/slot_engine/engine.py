@@ -157,7 +157,7 @@ class SlotPoolEngine:
     def _set_noise(
         self, buffer: NDArray[np.float32], how: tuple[Sampling, ...], positions: NDArray[np.int64]
     ) -> None:
-        """Gumbel noise for graphs that draw inside: scaled by each row's temperature, 0 is greedy."""
+        """Gumbel noise for graphs that draw inside, times each row's temperature; 0 is greedy."""
         if not buffer.size:
             return
         for row, one in enumerate(how):
@@ -168,7 +168,7 @@ class SlotPoolEngine:
                 buffer[row] = noise * np.float32(one.temperature)
 
     def _execute(self, first: int, count: int, chunk: int) -> None:
-        """Run rows first..first+count-1: a prefill chunk of `chunk` tokens, or a decode step (0)."""
+        """Run rows first..first+count-1: a chunk of `chunk` tokens, or a decode step (0)."""
         key = (first, count, chunk)
         if key not in self._bindings:
             self._bindings[key] = self._bind(first, count, chunk)
@@ -182,7 +182,9 @@ class SlotPoolEngine:
         binding = self._session.io_binding()
         prefill = chunk > 0
         ids = self._chunk_ids if prefill else self._ids
-        shape = (count, chunk or 1) if self.width == 1 else (count, chunk or 1, self.width)
+        shape: tuple[int, ...] = (count, chunk or 1)
+        if self.width > 1:
+            shape = (*shape, self.width)
         _bind_input(binding, "ids", ids, shape)
         start = self._chunk_start if prefill else self._starts
         _bind_input(binding, "start", start, (count,))

@@ -10,13 +10,14 @@ TOP_K = 40
 
 
 def gumbel(seed: int, position: int, count: int) -> NDArray[np.float32]:
-    """Standard Gumbel noise [count]: -log(-log(u)), u from a Philox stream keyed by (seed, position).
+    """Standard Gumbel noise [count]: -log(-log(u)), u from Philox keyed by (seed, position).
 
     Adding it to log-probabilities and taking the argmax samples from them (Gumbel-max trick).
     """
     stream = np.random.Generator(np.random.Philox(key=[seed & (2**63 - 1), position]))
     uniform = stream.random(count, dtype=np.float64)
-    return (-np.log(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))).astype(np.float32)
+    noise: NDArray[np.float32] = -np.log(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))
+    return noise.astype(np.float32)
 
 
 def draw(

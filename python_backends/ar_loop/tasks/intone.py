@@ -130,7 +130,7 @@ class Phonemizer:
         self._ids: dict[str, int] = json.loads(vocabulary.read_text(encoding="utf-8"))
 
     def __call__(self, line: str) -> list[int]:
-        """Ids of what can be pronounced in `line`; empty for punctuation, emoji and blanks alone."""
+        """Ids of what can be pronounced; empty for punctuation, emoji and blanks alone."""
         if not any(character.isalnum() for character in line):
             return []
         return [self._ids[symbol] for symbol in self._g2p(line) if symbol in self._ids]

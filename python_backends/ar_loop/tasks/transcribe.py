@@ -30,7 +30,7 @@ RETRY_FRAMES = 3000
 
 
 class Transcribe:
-    """Decodes every window of a request, re-encodes a looping one at full length, joins the text."""
+    """Decodes each window of a request, re-encodes a looping one at full length, joins the text."""
 
     width = 1
 
