@@ -1,0 +1,128 @@
+"""The asyncio client; see `client.turns` for what both promise."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+from tritonclient.grpc import service_pb2_grpc
+
+from client.calls import CHANNEL_OPTIONS, TIMEOUT_S, error_of
+from client.requests import Floats, TurnOptions, speak_request, transcribe_request, turn_request
+from client.responses import Transcript, TurnChunk, TurnReader, read_transcript
+from python_backends.ar_loop.prompt import Utterance
+from python_backends.errors import Cancelled
+
+
+class AsyncTurnStream(AsyncIterator[TurnChunk]):
+    """`TurnStream` for asyncio; `async with` stops the turn at the block's end at the latest."""
+
+    def __init__(self, call: Any, turn_id: str, sent_ns: int, timeout_s: float) -> None:
+        self.turn_id = turn_id
+        self.sent_ns = sent_ns
+        self._call = call
+        self._messages = aiter(call)
+        self._timeout_s = timeout_s
+        self._reader = TurnReader(turn_id)
+        self._cancelled = False
+        self._done = False
+
+    async def __anext__(self) -> TurnChunk:
+        try:
+            return await self._read()
+        except grpc.RpcError as fault:
+            raise error_of(fault, self.turn_id, self._timeout_s) from fault
+        except asyncio.CancelledError as fault:
+            if self._cancelled:
+                raise Cancelled("cancelled here", stage="client", turn=self.turn_id) from fault
+            raise
+        finally:
+            if self._done:
+                self._call.cancel()
+
+    async def _read(self) -> TurnChunk:
+        if self._done:
+            raise StopAsyncIteration
+        self._done = True
+        async for message in self._messages:
+            chunk = self._reader.take(message, time.monotonic_ns())
+            if chunk is not None:
+                self._done = False
+                return chunk
+        self._reader.close()
+        raise StopAsyncIteration
+
+    def cancel(self) -> None:
+        """Stop the turn here and on the server; a task that waits for a chunk gets Cancelled."""
+        self._cancelled = True
+        self._call.cancel()
+
+    async def aclose(self) -> None:
+        """Stop the turn unless it has ended."""
+        self._done = True
+        self._call.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *fault: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if not self._done:
+            self._call.cancel()
+
+
+class AsyncTurnClient:
+    """`TurnClient` for asyncio; make it inside the event loop that uses it."""
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.timeout_s = timeout_s
+        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def turn(
+        self,
+        audio: Floats,
+        history: Sequence[Utterance] = (),
+        *,
+        turn_id: str | None = None,
+        session_id: str | None = None,
+        options: TurnOptions | None = None,
+    ) -> AsyncTurnStream:
+        """Say `audio`, float32 [samples] at 16 kHz, after `history`, oldest first."""
+        request = turn_request(
+            audio, history, turn_id=turn_id, session_id=session_id, options=options
+        )
+        return self._stream(request)
+
+    def speak(
+        self, text: str, *, turn_id: str | None = None, options: TurnOptions | None = None
+    ) -> AsyncTurnStream:
+        """Have `text` spoken; the chunks carry no text of their own."""
+        return self._stream(speak_request(text, turn_id=turn_id, options=options))
+
+    async def transcribe(self, audio: Floats, *, turn_id: str | None = None) -> Transcript:
+        """What is said in `audio`, float32 [samples] at 16 kHz."""
+        request = transcribe_request(audio, turn_id=turn_id)
+        try:
+            return read_transcript(await self._stub.ModelInfer(request, timeout=self.timeout_s))
+        except grpc.RpcError as fault:
+            raise error_of(fault, request.id, self.timeout_s) from fault
+
+    async def aclose(self) -> None:
+        """Close the channel; open streams are cancelled."""
+        await self._channel.close()
+
+    def _stream(self, request: Any) -> AsyncTurnStream:
+        sent_ns = time.monotonic_ns()
+        call = self._stub.ModelStreamInfer(iter([request]), timeout=self.timeout_s)
+        return AsyncTurnStream(call, request.id, sent_ns, self.timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *fault: object) -> None:
+        await self.aclose()

@@ -1,0 +1,88 @@
+"""A conversation of several turns: the client keeps the history, the server keeps none."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from client.requests import Floats, TurnOptions, new_turn_id
+from client.responses import TurnChunk, join_pieces
+from python_backends.ar_loop.prompt import Utterance
+
+if TYPE_CHECKING:
+    from client.turns import AsyncTurnClient, TurnClient
+
+
+class Exchange:
+    """What one turn adds to the history, as far as it has arrived."""
+
+    def __init__(self) -> None:
+        self._heard = ""
+        self._pieces: list[str] = []
+
+    def add(self, chunk: TurnChunk) -> None:
+        """Take note of one chunk."""
+        self._heard = self._heard or chunk.heard.strip()
+        self._pieces.append(chunk.text)
+
+    @property
+    def utterances(self) -> list[Utterance]:
+        """The user's line and the part of the answer that arrived; nothing if nothing was heard."""
+        if not self._heard:
+            return []
+        reply = join_pieces(self._pieces)
+        user = Utterance("user", self._heard)
+        return [user, Utterance("assistant", reply)] if reply else [user]
+
+
+class Conversation:
+    """Turn after turn with one server; `history` grows by what was heard and what was answered.
+
+    Of an answer that was broken off, only the pieces that had arrived are remembered.
+    """
+
+    def __init__(self, client: "TurnClient", *, session_id: str | None = None) -> None:
+        self.session_id = session_id or new_turn_id()
+        self.history: list[Utterance] = []
+        self._client = client
+
+    def turn(
+        self, audio: Floats, *, turn_id: str | None = None, options: TurnOptions | None = None
+    ) -> Iterator[TurnChunk]:
+        """Say `audio`, float32 [samples] at 16 kHz; closing the iterator stops the turn."""
+        exchange = Exchange()
+        history, session_id = list(self.history), self.session_id
+        with self._client.turn(
+            audio, history, turn_id=turn_id, session_id=session_id, options=options
+        ) as stream:
+            try:
+                for chunk in stream:
+                    exchange.add(chunk)
+                    yield chunk
+            finally:
+                self.history += exchange.utterances
+
+
+class AsyncConversation:
+    """`Conversation` for asyncio."""
+
+    def __init__(self, client: "AsyncTurnClient", *, session_id: str | None = None) -> None:
+        self.session_id = session_id or new_turn_id()
+        self.history: list[Utterance] = []
+        self._client = client
+
+    async def turn(
+        self, audio: Floats, *, turn_id: str | None = None, options: TurnOptions | None = None
+    ) -> AsyncIterator[TurnChunk]:
+        """Say `audio`, float32 [samples] at 16 kHz; closing the iterator stops the turn."""
+        exchange = Exchange()
+        history, session_id = list(self.history), self.session_id
+        stream = self._client.turn(
+            audio, history, turn_id=turn_id, session_id=session_id, options=options
+        )
+        async with aclosing(stream):
+            try:
+                async for chunk in stream:
+                    exchange.add(chunk)
+                    yield chunk
+            finally:
+                self.history += exchange.utterances

@@ -1,0 +1,142 @@
+"""Clients of the models `turn`, `transcribe` and `speak`, sync and async.
+
+    with TurnClient("127.0.0.1:8001") as client:
+        for chunk in client.turn(audio, history):
+            play(chunk.speech, chunk.sample_rate_hz)
+
+Breaking out of the loop, closing the stream or cancelling it from another thread stops the turn on
+the server. Every call has a time-out. Whatever goes wrong is a StageError: DeadlineMissed after the
+time-out, Cancelled after `cancel`, what the server said where it said anything.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import grpc
+from tritonclient.grpc import service_pb2_grpc
+
+from client.aio import AsyncTurnClient, AsyncTurnStream
+from client.calls import CHANNEL_OPTIONS, TIMEOUT_S, error_of
+from client.conversation import AsyncConversation, Conversation
+from client.requests import Floats, TurnOptions, speak_request, transcribe_request, turn_request
+from client.responses import Event, Transcript, TurnChunk, TurnReader, read_transcript
+from python_backends.ar_loop.prompt import Utterance
+
+__all__ = [
+    "AsyncConversation",
+    "AsyncTurnClient",
+    "AsyncTurnStream",
+    "Conversation",
+    "Event",
+    "Transcript",
+    "TurnChunk",
+    "TurnClient",
+    "TurnOptions",
+    "TurnStream",
+    "Utterance",
+]
+
+
+class TurnStream(Iterator[TurnChunk]):
+    """The chunks of one turn, in order; raises a StageError unless it ends as a turn should."""
+
+    def __init__(self, call: Any, turn_id: str, sent_ns: int, timeout_s: float) -> None:
+        self.turn_id = turn_id
+        self.sent_ns = sent_ns
+        self._call = call
+        self._timeout_s = timeout_s
+        self._reader = TurnReader(turn_id)
+        self._done = False
+
+    def __next__(self) -> TurnChunk:
+        try:
+            return self._read()
+        except grpc.RpcError as fault:
+            raise error_of(fault, self.turn_id, self._timeout_s) from fault
+        finally:
+            if self._done:
+                self._call.cancel()
+
+    def _read(self) -> TurnChunk:
+        if self._done:
+            raise StopIteration
+        self._done = True
+        for message in self._call:
+            chunk = self._reader.take(message, time.monotonic_ns())
+            if chunk is not None:
+                self._done = False
+                return chunk
+        self._reader.close()
+        raise StopIteration
+
+    def cancel(self) -> None:
+        """Stop the turn here and on the server; a thread that waits for a chunk gets Cancelled."""
+        self._call.cancel()
+
+    def close(self) -> None:
+        """Stop the turn unless it has ended."""
+        self._done = True
+        self._call.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._call.cancel()
+
+
+class TurnClient:
+    """Speaks with one server; may be shared by threads."""
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.timeout_s = timeout_s
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def turn(
+        self,
+        audio: Floats,
+        history: Sequence[Utterance] = (),
+        *,
+        turn_id: str | None = None,
+        session_id: str | None = None,
+        options: TurnOptions | None = None,
+    ) -> TurnStream:
+        """Say `audio`, float32 [samples] at 16 kHz, after `history`, oldest first."""
+        request = turn_request(
+            audio, history, turn_id=turn_id, session_id=session_id, options=options
+        )
+        return self._stream(request)
+
+    def speak(
+        self, text: str, *, turn_id: str | None = None, options: TurnOptions | None = None
+    ) -> TurnStream:
+        """Have `text` spoken; the chunks carry no text of their own."""
+        return self._stream(speak_request(text, turn_id=turn_id, options=options))
+
+    def transcribe(self, audio: Floats, *, turn_id: str | None = None) -> Transcript:
+        """What is said in `audio`, float32 [samples] at 16 kHz."""
+        request = transcribe_request(audio, turn_id=turn_id)
+        try:
+            return read_transcript(self._stub.ModelInfer(request, timeout=self.timeout_s))
+        except grpc.RpcError as fault:
+            raise error_of(fault, request.id, self.timeout_s) from fault
+
+    def close(self) -> None:
+        """Close the channel; open streams are cancelled."""
+        self._channel.close()
+
+    def _stream(self, request: Any) -> TurnStream:
+        sent_ns = time.monotonic_ns()
+        call = self._stub.ModelStreamInfer(iter([request]), timeout=self.timeout_s)
+        return TurnStream(call, request.id, sent_ns, self.timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self.close()

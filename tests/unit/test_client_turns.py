@@ -1,0 +1,522 @@
+"""The clients against a small gRPC server that answers as `turn` would, or as it must not."""
+
+import asyncio
+import gc
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
+
+from client.turns import (
+    AsyncConversation,
+    AsyncTurnClient,
+    Conversation,
+    TurnChunk,
+    TurnClient,
+    TurnOptions,
+    Utterance,
+)
+from python_backends.errors import (
+    Cancelled,
+    DeadlineMissed,
+    InvalidInput,
+    Overloaded,
+    StageFailed,
+)
+
+AUDIO = np.linspace(-1, 1, 160, dtype=np.float32)
+WAIT_S = 5.0
+Message = Any
+Script = Callable[[Any, Any], Iterator[Message]]
+
+
+class FakeServer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
+    """Answers every request as the script says, and remembers requests and closed calls."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[Any] = []
+        self.arrived = threading.Semaphore(0)
+        self.gone = threading.Semaphore(0)
+
+    def ModelStreamInfer(self, messages: Iterator[Any], context: Any) -> Iterator[Message]:
+        context.add_callback(self.gone.release)
+        for request in messages:
+            self.requests.append(request)
+            self.arrived.release()
+            yield from self.script(request, context)
+
+    def ModelInfer(self, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        return next(self.script(request, context)).infer_response
+
+
+@contextmanager
+def serving(script: Script) -> Iterator[tuple[FakeServer, str]]:
+    fake = FakeServer(script)
+    server = grpc.server(ThreadPoolExecutor(8))
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield fake, f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def texts(*values: str) -> np.ndarray:
+    return np.array([[value.encode() for value in values]], dtype=np.object_)
+
+
+def message(request: Any, *, final: bool = False, **tensors: np.ndarray) -> Message:
+    answer = service_pb2.ModelStreamInferResponse()
+    response = answer.infer_response
+    response.id = request.id
+    response.parameters["triton_final_response"].bool_param = final
+    kinds = {"O": "BYTES", "f": "FP32", "i": "INT32"}
+    for name, tensor in tensors.items():
+        response.outputs.add(name=name, datatype=kinds[tensor.dtype.kind], shape=tensor.shape)
+        bytes_of = (
+            serialize_byte_tensor(tensor).item if tensor.dtype.kind == "O" else tensor.tobytes
+        )
+        response.raw_output_contents.append(bytes_of())
+    return answer
+
+
+def chunk(request: Any, piece: int, number: int, flags: int, *, final: bool = False) -> Message:
+    event = {"stage": "think", "turn": request.id, "piece": piece, "what": "compute"}
+    return message(
+        request,
+        final=final,
+        PIECE=np.array([[piece, number, flags]], np.int32),
+        TEXT=texts(f"Piece {piece}."),
+        HEARD=texts("two burgers"),
+        STATUS=texts("stop"),
+        EVENTS=texts(json.dumps({**event, "start_ns": 1, "end_ns": 2, "tokens": 7})),
+        SPEECH=np.full((1, 30), piece + number / 10, np.float32),
+        SAMPLE_RATE=np.array([[24_000]], np.int32),
+    )
+
+
+def end(request: Any) -> Message:
+    return message(request, final=True)
+
+
+def failure(request: Any, text: str) -> Message:
+    return service_pb2.ModelStreamInferResponse(error_message=text)
+
+
+def two_pieces(request: Any, context: Any) -> Iterator[Message]:
+    yield chunk(request, 0, 0, 0)
+    yield chunk(request, 0, 1, 1)
+    yield chunk(request, 1, 0, 3)
+    yield end(request)
+
+
+def one_chunk_then_silence(request: Any, context: Any) -> Iterator[Message]:
+    yield chunk(request, 0, 0, 0)
+    gone = threading.Event()
+    context.add_callback(gone.set)
+    gone.wait(WAIT_S)
+
+
+def turn(script: Script, *, timeout_s: float = WAIT_S, **more: Any) -> list[TurnChunk]:
+    with serving(script) as (_, address), TurnClient(address, timeout_s=timeout_s) as client:
+        return list(client.turn(AUDIO, **more))
+
+
+async def turn_async(script: Script, *, timeout_s: float = WAIT_S) -> list[TurnChunk]:
+    with serving(script) as (_, address):
+        async with AsyncTurnClient(address, timeout_s=timeout_s) as client:
+            return [chunk async for chunk in client.turn(AUDIO)]
+
+
+def turn_sync_in_asyncio(script: Script, *, timeout_s: float = WAIT_S) -> list[TurnChunk]:
+    return asyncio.run(turn_async(script, timeout_s=timeout_s))
+
+
+either = pytest.mark.parametrize("speak", [turn, turn_sync_in_asyncio], ids=["sync", "async"])
+Speak = Callable[..., list[TurnChunk]]
+
+
+@either
+def test_chunks_come_in_order_with_text_on_the_first_of_each_piece(speak: Speak) -> None:
+    chunks = speak(two_pieces)
+    assert [(c.piece, c.chunk, c.last_chunk, c.last_piece) for c in chunks] == [
+        (0, 0, False, False),
+        (0, 1, True, False),
+        (1, 0, True, True),
+    ]
+    assert [c.text for c in chunks] == ["Piece 0.", "", "Piece 1."]
+    assert [c.heard for c in chunks] == ["two burgers", "", ""]
+    assert [float(c.speech[0]) for c in chunks] == pytest.approx([0, 0.1, 1])
+    assert {c.sample_rate_hz for c in chunks} == {24_000}
+    assert chunks[2].events[0].piece == 1
+    assert chunks[2].ends_turn
+
+
+@either
+def test_the_end_marker_may_ride_on_the_last_chunk(speak: Speak) -> None:
+    assert len(speak(lambda request, _: iter([chunk(request, 0, 0, 3, final=True)]))) == 1
+
+
+@either
+def test_a_piece_without_sound_has_none_whatever_speech_says(speak: Speak) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        yield chunk(request, 0, 0, 1 | 2 | 4)
+        yield end(request)
+
+    (only,) = speak(script)
+    assert only.speech.size == 0
+
+
+@either
+@pytest.mark.parametrize(
+    ("places", "reason"),
+    [
+        ([(0, 1, 3)], r"chunk \(0, 1\) came where \(0, 0\) was due"),
+        ([(0, 0, 1), (0, 1, 3)], r"chunk \(0, 1\) came where \(1, 0\) was due"),
+        ([(0, 0, 0), (1, 0, 3)], r"chunk \(1, 0\) came where \(0, 1\) was due"),
+        ([(0, 0, 3), (1, 0, 3)], r"chunk \(1, 0\) came where nothing was due"),
+        ([(0, 0, 1)], "ended before its last chunk"),
+        ([], "ended before its last chunk"),
+    ],
+)
+def test_a_chunk_out_of_place_breaks_the_turn(
+    speak: Speak, places: list[tuple[int, int, int]], reason: str
+) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        yield from (chunk(request, *place) for place in places)
+        yield end(request)
+
+    with pytest.raises(StageFailed, match=reason):
+        speak(script)
+
+
+@either
+def test_a_stream_without_end_marker_is_broken(speak: Speak) -> None:
+    with pytest.raises(StageFailed, match="without an end marker"):
+        speak(lambda request, _: iter([chunk(request, 0, 0, 3)]))
+
+
+@either
+def test_a_second_end_marker_is_refused(speak: Speak) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        yield chunk(request, 0, 0, 3)
+        yield end(request)
+        yield end(request)
+
+    with pytest.raises(StageFailed, match="after the end marker"):
+        speak(script)
+
+
+@either
+def test_a_message_of_another_turn_is_refused(speak: Speak) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        request.id = "someone-else"
+        yield end(request)
+
+    with pytest.raises(StageFailed, match="someone-else"):
+        speak(script)
+
+
+@either
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"TEXT": texts("no piece")},
+        {"PIECE": np.zeros((1, 2), np.int32)},
+        {"PIECE": np.zeros((1, 3), np.int32), "SAMPLE_RATE": np.ones((1, 1), np.int32)},
+        {"PIECE": np.full((1, 3), 4, np.int32), "EVENTS": texts("{")},
+    ],
+    ids=["no PIECE", "short PIECE", "no SPEECH", "broken EVENTS"],
+)
+def test_a_malformed_response_is_a_stage_failure(
+    speak: Speak, tensors: dict[str, np.ndarray]
+) -> None:
+    with pytest.raises(StageFailed, match="malformed response"):
+        speak(lambda request, _: iter([message(request, **tensors)]))
+
+
+@either
+def test_a_tensor_whose_bytes_are_missing_is_a_stage_failure(speak: Speak) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        whole = chunk(request, 0, 0, 3)
+        whole.infer_response.raw_output_contents[0] = b""
+        yield whole
+
+    with pytest.raises(StageFailed, match="malformed response"):
+        speak(script)
+
+
+@either
+def test_an_error_is_final_and_keeps_its_kind(speak: Speak) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        yield chunk(request, 0, 0, 0)
+        yield failure(
+            request,
+            "in ensemble 'voice_turn', [tristage code=OVERLOADED stage=think "
+            "retry_after_ms=250 turn=a1] 64 turns are running",
+        )
+        one_chunk_then_silence(request, context)
+
+    with pytest.raises(Overloaded, match="64 turns are running") as caught:
+        speak(script)
+    assert (caught.value.stage, caught.value.retry_after_ms) == ("think", 250)
+
+
+@either
+def test_an_error_of_foreign_origin_names_the_turn(speak: Speak) -> None:
+    with pytest.raises(StageFailed, match="Stub process is not healthy") as caught:
+        speak(lambda request, _: iter([failure(request, "Stub process is not healthy.")]))
+    assert len(caught.value.turn) == 32
+
+
+@either
+def test_silence_ends_in_a_missed_deadline(speak: Speak) -> None:
+    with pytest.raises(DeadlineMissed, match=r"within 0\.3 s"):
+        speak(one_chunk_then_silence, timeout_s=0.3)
+
+
+@either
+def test_a_status_of_the_call_becomes_a_typed_error(speak: Speak) -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "unexpected shape for input 'AUDIO'")
+        yield
+
+    with pytest.raises(InvalidInput, match="unexpected shape"):
+        speak(script)
+
+
+def test_without_a_server_the_error_says_so() -> None:
+    with (
+        TurnClient("127.0.0.1:1", timeout_s=WAIT_S) as client,
+        pytest.raises(StageFailed, match="the server does not answer"),
+    ):
+        list(client.turn(AUDIO))
+
+
+def test_the_request_carries_audio_history_session_and_only_the_options_set() -> None:
+    history = [Utterance("user", "Grüezi"), Utterance("assistant", "Hello")]
+    options = TurnOptions(temperature=0.5, seed=7, steps=4, solver="euler", stream=False)
+    with serving(two_pieces) as (fake, address), TurnClient(address) as client:
+        list(client.turn(AUDIO, history, turn_id="t1", session_id="s1", options=options))
+    (request,) = fake.requests
+    assert (request.model_name, request.id) == ("turn", "t1")
+    assert [(i.name, i.datatype, list(i.shape)) for i in request.inputs] == [
+        ("AUDIO", "FP32", [1, 160]),
+        ("HISTORY", "BYTES", [1, 1]),
+        ("SESSION_ID", "BYTES", [1, 1]),
+    ]
+    raw = request.raw_input_contents
+    np.testing.assert_array_equal(np.frombuffer(raw[0], np.float32), AUDIO)
+    assert json.loads(deserialize_bytes_tensor(raw[1])[0]) == [
+        {"role": "user", "text": "Grüezi"},
+        {"role": "assistant", "text": "Hello"},
+    ]
+    assert bytes(deserialize_bytes_tensor(raw[2])[0]) == b"s1"
+    sent = {key: value.WhichOneof("parameter_choice") for key, value in request.parameters.items()}
+    assert sent == {
+        "temperature": "string_param",
+        "seed": "int64_param",
+        "steps": "int64_param",
+        "solver": "string_param",
+        "stream": "bool_param",
+        "triton_enable_empty_final_response": "bool_param",
+    }
+    assert request.parameters["temperature"].string_param == "0.5"
+
+
+def test_every_turn_has_an_id_of_its_own() -> None:
+    with serving(two_pieces) as (fake, address), TurnClient(address) as client:
+        for _ in range(26):
+            assert len(list(client.turn(AUDIO))) == 3
+    assert len({request.id for request in fake.requests}) == 26
+
+
+def test_one_client_serves_eight_threads() -> None:
+    with (
+        serving(two_pieces) as (_, address),
+        TurnClient(address) as client,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        turns = list(pool.map(lambda _: list(client.turn(AUDIO)), range(24)))
+    assert [[(c.piece, c.chunk) for c in chunks] for chunks in turns] == [
+        [(0, 0), (0, 1), (1, 0)]
+    ] * 24
+
+
+def test_audio_of_two_dimensions_is_refused_before_it_is_sent() -> None:
+    with (
+        TurnClient("127.0.0.1:1") as client,
+        pytest.raises(InvalidInput, match=r"\[2, 160\]"),
+    ):
+        client.turn(np.stack([AUDIO, AUDIO]))
+
+
+def test_ten_megabytes_pass_in_both_directions() -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        long = np.zeros((1, 2_500_000), np.float32)
+        tensors = {"SPEECH": long, "SAMPLE_RATE": np.full((1, 1), 24_000, np.int32)}
+        yield message(request, PIECE=np.array([[0, 0, 3]], np.int32), **tensors)
+        yield end(request)
+
+    fake_limits = np.zeros(900_000, np.float32)
+    with serving(script) as (_, address), TurnClient(address) as client:
+        (only,) = client.turn(fake_limits)
+    assert only.speech.size == 2_500_000
+
+
+def test_breaking_out_of_the_loop_ends_the_call_on_the_server() -> None:
+    with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
+        for _ in client.turn(AUDIO):
+            break
+        assert fake.gone.acquire(timeout=WAIT_S)
+
+
+def test_a_stream_that_is_never_read_ends_when_it_is_dropped() -> None:
+    with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
+        stream = client.turn(AUDIO)
+        assert fake.arrived.acquire(timeout=WAIT_S)
+        del stream
+        gc.collect()
+        assert fake.gone.acquire(timeout=WAIT_S)
+
+
+def test_cancel_from_another_thread_wakes_the_reader() -> None:
+    with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
+        stream = client.turn(AUDIO)
+        next(stream)
+        timer = threading.Timer(0.05, stream.cancel)
+        timer.start()
+        with pytest.raises(Cancelled):
+            next(stream)
+        timer.join()
+        assert list(stream) == []
+        assert fake.gone.acquire(timeout=WAIT_S)
+
+
+def test_the_block_of_a_stream_ends_its_call() -> None:
+    with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
+        with client.turn(AUDIO) as stream:
+            next(stream)
+        assert fake.gone.acquire(timeout=WAIT_S)
+        assert list(stream) == []
+
+
+def test_the_async_stream_ends_its_call_by_break_by_block_and_by_cancel() -> None:
+    async def speak(fake: FakeServer, address: str) -> None:
+        async with AsyncTurnClient(address, timeout_s=WAIT_S) as client:
+            async for _ in client.turn(AUDIO):
+                break
+            assert await asyncio.to_thread(fake.gone.acquire, timeout=WAIT_S)
+            async with client.turn(AUDIO) as stream:
+                await anext(stream)
+            assert await asyncio.to_thread(fake.gone.acquire, timeout=WAIT_S)
+            stream = client.turn(AUDIO)
+            await anext(stream)
+            asyncio.get_running_loop().call_later(0.05, stream.cancel)
+            with pytest.raises(Cancelled):
+                await anext(stream)
+            assert await asyncio.to_thread(fake.gone.acquire, timeout=WAIT_S)
+
+    with serving(one_chunk_then_silence) as (fake, address):
+        asyncio.run(speak(fake, address))
+
+
+def test_a_cancelled_task_stays_cancelled_and_ends_its_call() -> None:
+    async def speak(fake: FakeServer, address: str) -> None:
+        async with AsyncTurnClient(address, timeout_s=WAIT_S) as client:
+            async with asyncio.timeout(WAIT_S):
+                stream = client.turn(AUDIO)
+                await anext(stream)
+                reading = asyncio.ensure_future(anext(stream))
+                await asyncio.sleep(0.05)
+                reading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reading
+            assert await asyncio.to_thread(fake.gone.acquire, timeout=WAIT_S)
+
+    with serving(one_chunk_then_silence) as (fake, address):
+        asyncio.run(speak(fake, address))
+
+
+def test_a_conversation_passes_on_what_was_heard_and_answered() -> None:
+    with serving(two_pieces) as (fake, address), TurnClient(address) as client:
+        conversation = Conversation(client)
+        for _ in range(2):
+            assert len(list(conversation.turn(AUDIO))) == 3
+    exchange = [Utterance("user", "two burgers"), Utterance("assistant", "Piece 0. Piece 1.")]
+    assert conversation.history == exchange * 2
+    first, second = fake.requests
+    assert [i.name for i in first.inputs] == ["AUDIO", "SESSION_ID"]
+    assert [i.name for i in second.inputs] == ["AUDIO", "HISTORY", "SESSION_ID"]
+    assert len(json.loads(deserialize_bytes_tensor(second.raw_input_contents[1])[0])) == 2
+
+
+def test_a_conversation_remembers_only_the_pieces_that_arrived() -> None:
+    with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
+        conversation = Conversation(client)
+        for _ in conversation.turn(AUDIO):
+            break
+        assert fake.gone.acquire(timeout=WAIT_S)
+    assert [line.text for line in conversation.history] == ["two burgers", "Piece 0."]
+
+
+def test_an_async_conversation_keeps_the_same_history() -> None:
+    async def speak(address: str) -> list[Utterance]:
+        async with AsyncTurnClient(address) as client:
+            conversation = AsyncConversation(client, session_id="s")
+            assert len([c async for c in conversation.turn(AUDIO)]) == 3
+            return conversation.history
+
+    with serving(two_pieces) as (_, address):
+        assert [line.role for line in asyncio.run(speak(address))] == ["user", "assistant"]
+
+
+def test_an_empty_turn_is_one_piece_and_no_history() -> None:
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        piece = np.array([[0, 0, 7]], np.int32)
+        yield message(request, PIECE=piece, TEXT=texts(""), HEARD=texts(""), STATUS=texts("empty"))
+        yield end(request)
+
+    with serving(script) as (_, address), TurnClient(address) as client:
+        conversation = Conversation(client)
+        (only,) = conversation.turn(np.zeros(0, np.float32))
+    assert (only.text, only.heard, only.status, only.speech.size) == ("", "", "empty", 0)
+    assert conversation.history == []
+
+
+def test_transcribe_returns_text_or_the_typed_error() -> None:
+    def heard(request: Any, context: Any) -> Iterator[Message]:
+        yield message(request, HEARD=texts("do you have pizza"), STATUS=texts("stop"))
+
+    def refused(request: Any, context: Any) -> Iterator[Message]:
+        context.abort(grpc.StatusCode.INTERNAL, "x: [tristage code=INVALID_INPUT] NaN in AUDIO")
+        yield
+
+    with serving(heard) as (fake, address), TurnClient(address) as client:
+        assert client.transcribe(AUDIO).text == "do you have pizza"
+    assert fake.requests[0].model_name == "transcribe"
+    with (
+        serving(refused) as (_, address),
+        TurnClient(address) as client,
+        pytest.raises(InvalidInput, match="NaN in AUDIO"),
+    ):
+        client.transcribe(AUDIO)
+
+
+def test_speak_streams_sound_for_text() -> None:
+    with serving(two_pieces) as (fake, address), TurnClient(address) as client:
+        assert len(list(client.speak("Hello there."))) == 3
+    assert fake.requests[0].model_name == "speak"
+    sent = deserialize_bytes_tensor(fake.requests[0].raw_input_contents[0])
+    assert bytes(sent[0]) == b"Hello there."
