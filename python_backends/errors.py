@@ -80,7 +80,9 @@ class StageFailed(StageError):
 _KINDS: dict[str, type[StageError]] = {
     kind.code: kind for kind in (InvalidInput, Overloaded, DeadlineMissed, Cancelled, StageFailed)
 }
-_WIRE = re.compile(r"\[tristage ((?:\w+=\S+ ?)+)\] ([^\n]*)")
+_FIELD = r"\w+=[^\s\[\]]+"
+_WIRE = re.compile(rf"\[tristage ({_FIELD}(?: {_FIELD})*)\]([^\n]*)")
+_RETRY = re.compile(r"[0-9]{1,9}")
 
 
 def parse(text: str) -> StageError | None:
@@ -95,7 +97,7 @@ def parse(text: str) -> StageError | None:
         found.group(2).strip(),
         stage=fields.get("stage", ""),
         turn=fields.get("turn", ""),
-        retry_after_ms=int(retry) if retry.isdigit() else None,
+        retry_after_ms=int(retry) if _RETRY.fullmatch(retry) else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The form of synthesised speech, shared by the acoustic stage, the vocoder graph and the trainer."""
+"""The form of synthesised speech, shared by acoustic stage, vocoder graph and trainer."""
 
 SAMPLE_RATE_HZ = 24_000
 FRAME_HZ = 80
