@@ -1,0 +1,227 @@
+"""The AR loop: batching, cancellation and faults, on an engine of twenty lines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from python_backends.ar_loop.loop import DecodeLoop
+from python_backends.ar_loop.sequence import Sequence
+from python_backends.ar_loop.settings import LoopSettings
+from python_backends.bridge import Request
+from python_backends.errors import InvalidInput, StageFailed
+from python_backends.slot_engine.command import Command, Drawn, Result, Tokens
+from tests import fakes
+
+END = 99
+SETTINGS = LoopSettings(
+    task="converse",
+    step_model="step",
+    engine="bls",
+    slots=3,
+    capacity=32,
+    prefill_chunk=4,
+    max_new_tokens=8,
+    max_waiting=5,
+)
+
+
+class CountingEngine:
+    """Draws prompt sum, then one more each step, from what each row really holds."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, list[int]] = {}
+        self.commands: list[Command] = []
+        self.fault: StageFailed | None = None
+        self.poisoned: set[int] = set()
+
+    def run(self, command: Command) -> Result:
+        self.commands.append(command)
+        if self.fault is not None:
+            raise self.fault
+        for move in command.moves:
+            self.rows[move.target] = self.rows[move.source][: move.length]
+        prefill = decode = None
+        if (part := command.prefill) is not None:
+            held = self.rows[part.row][: part.start] if part.start else []
+            self.rows[part.row] = held + part.tokens.tolist()
+            if part.is_last:
+                prefill = self._drawn([sum(self.rows[part.row])])
+        if (step := command.decode) is not None:
+            for row, (token, start) in enumerate(zip(step.tokens, step.starts, strict=True)):
+                self.rows[row] = [*self.rows[row][:start], int(token)]
+            decode = self._drawn([self.rows[row][-1] + 1 for row in range(len(step.tokens))])
+        return Result(prefill, decode)
+
+    def _drawn(self, tokens: list[int]) -> Drawn:
+        kept = [-1 if token in self.poisoned else token for token in tokens]
+        return Drawn(np.array(kept, np.int64)[:, None], np.zeros(len(kept), np.float32))
+
+
+class Count(Sequence):
+    """Counts up to a goal and answers with the numbers it passed."""
+
+    def __init__(self, request: Request, prompt: list[int], goal: int) -> None:
+        super().__init__(request, np.array(prompt, np.int64), SETTINGS.max_new_tokens)
+        self.goal = goal
+        self.passed: list[int] = []
+
+    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+        self.passed.append(int(token[0]))
+        self.last = token[0]
+        return int(token[0]) >= self.goal
+
+    def close(self, reason: str) -> list[Sequence]:
+        self.request.finish({"PASSED": np.array([self.passed], np.int64)})
+        return []
+
+
+class CountTask:
+    width = 1
+
+    def __init__(self) -> None:
+        self.abandoned: list[str] = []
+
+    def open(self, request: Request) -> list[Sequence]:
+        prompt = request.required("PROMPT")[0].tolist()
+        if not prompt:
+            raise InvalidInput("PROMPT is empty")
+        return [Count(request, prompt, goal=int(request.required("GOAL")[0, 0]))]
+
+    def abandon(self, turn: str) -> None:
+        self.abandoned.append(turn)
+
+
+class Bench:
+    """A loop with its engine, driven by hand."""
+
+    def __init__(self) -> None:
+        self.engine, self.task = CountingEngine(), CountTask()
+        self.loop = DecodeLoop(self.task, self.engine, SETTINGS)
+        self.senders: list[fakes.InferenceResponseSender] = []
+
+    def arrive(self, prompt: list[int], goal: int, turn: str = "t") -> None:
+        native = fakes.arriving(
+            {"PROMPT": np.array([prompt], np.int64), "GOAL": np.array([[goal]], np.int64)},
+            request_id=turn,
+        )
+        self.senders.append(native.sender)
+        self.loop._open(Request(native, "count", lambda _: None))
+
+    def run(self) -> None:
+        while self.loop.batch.members():
+            self.loop.step()
+            self.loop.batch.check_integrity()
+
+    def passed(self, index: int) -> list[int]:
+        return [int(n) for n in self.senders[index].values()[0]["PASSED"][0]]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_prompt_is_prefilled_in_chunks_and_decoded_to_its_end(bench: Bench) -> None:
+    bench.arrive([1, 2, 3, 4, 5], goal=18)
+    bench.run()
+    assert bench.passed(0) == [15, 16, 17, 18]
+    assert [len(c.prefill.tokens) for c in bench.engine.commands if c.prefill] == [4, 1]
+
+
+def test_concurrent_sequences_share_steps_and_each_gets_what_it_gets_alone(bench: Bench) -> None:
+    cases = [([1, 2], 7), ([10] * 6, 64), ([5], 9), ([3, 3, 3], 12), ([20], 22)]
+    for index, (prompt, goal) in enumerate(cases):
+        bench.arrive(prompt, goal, turn=f"t{index}")
+    bench.run()
+    for index, (prompt, goal) in enumerate(cases):
+        assert bench.passed(index) == list(range(sum(prompt), goal + 1))[:8]
+    assert max(len(c.decode.tokens) for c in bench.engine.commands if c.decode) == 3
+
+
+def test_commands_are_numbered_without_gaps(bench: Bench) -> None:
+    bench.arrive([1], goal=4)
+    bench.run()
+    numbers = [command.number for command in bench.engine.commands]
+    assert numbers == list(range(len(numbers)))
+
+
+def test_a_sequence_ends_at_its_limit(bench: Bench) -> None:
+    bench.arrive([1], goal=1000)
+    bench.run()
+    assert bench.passed(0) == list(range(1, 9))
+
+
+def test_a_cancelled_turn_leaves_within_one_step_and_the_others_go_on(bench: Bench) -> None:
+    bench.arrive([1], goal=8, turn="stays")
+    bench.arrive([2], goal=9, turn="goes")
+    for _ in range(3):
+        bench.loop.step()
+    bench.loop.cancel("goes")
+    assert "code=CANCELLED" in bench.senders[1].error()
+    bench.run()
+    assert bench.passed(0) == list(range(1, 9))
+    assert bench.task.abandoned == ["goes"]
+
+
+def test_a_caller_that_vanished_frees_its_slot(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("python_backends.bridge.request.POLL_INTERVAL_S", 0.0)
+    bench.arrive([1], goal=1000)
+    bench.loop.step()
+    bench.senders[0].cancelled = True
+    bench.loop.step()
+    assert not bench.loop.batch.members()
+    assert "code=CANCELLED" in bench.senders[0].error()
+
+
+def test_bad_input_fails_alone(bench: Bench) -> None:
+    bench.arrive([1], goal=3)
+    bench.arrive([], goal=3)
+    bench.run()
+    assert "PROMPT is empty" in bench.senders[1].error()
+    assert bench.passed(0) == [1, 2, 3]
+
+
+def test_a_row_that_is_not_finite_fails_alone(bench: Bench) -> None:
+    bench.engine.poisoned = {12}
+    bench.arrive([1], goal=4, turn="well")
+    bench.arrive([10], goal=15, turn="ill")
+    bench.run()
+    assert "not finite" in bench.senders[1].error()
+    assert bench.passed(0) == [1, 2, 3, 4]
+
+
+def test_a_failed_command_ends_its_rows_and_the_waiting_are_served_afterwards(
+    bench: Bench,
+) -> None:
+    for index in range(5):
+        bench.arrive([index + 1], goal=9, turn=f"t{index}")
+    for _ in range(4):
+        bench.loop.step()
+    bench.engine.fault = StageFailed("the engine is gone")
+    bench.loop.step()
+    bench.engine.fault = None
+    bench.run()
+    assert all("the engine is gone" in bench.senders[i].error() for i in range(3))
+    assert bench.passed(3) == list(range(4, 10))
+    assert bench.engine.commands[-1].number < len(bench.engine.commands) - 1
+
+
+def test_more_than_may_wait_are_refused_with_a_time_to_come_back(bench: Bench) -> None:
+    for index in range(6):
+        bench.arrive([1], goal=3, turn=f"t{index}")
+    error = bench.senders[5].error()
+    assert "code=OVERLOADED" in error
+    assert "retry_after_ms=" in error
+    bench.run()
+    assert bench.passed(0) == [1, 2, 3]
+
+
+def test_unknown_tasks_and_engines_are_refused_at_load() -> None:
+    known = {**SETTINGS.__dict__}
+    with pytest.raises(ValueError, match="in_process"):
+        LoopSettings(**{**known, "engine": "gpu"})
+    with pytest.raises(ValueError, match="transcribe"):
+        LoopSettings(**{**known, "task": json.dumps("x")})
