@@ -1,0 +1,1 @@
+"""The project's own voice: teacher data, the three torch modules, their trainers and exporters."""

@@ -1,0 +1,65 @@
+"""Trains the prosody LM with teacher forcing: cross entropy of duration and pitch tokens."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from build.voice.batches import stack_padded
+from build.voice.corpus import Corpus, Utterance
+from build.voice.prosody_lm import ProsodyLM
+from build.voice.training import Recipe, Trainer
+from python_backends.speech import DURATIONS
+
+STEPS: Final = 1500
+
+_BATCH: Final = 16
+
+
+def train_prosody(corpus: Corpus, steps: int = STEPS) -> ProsodyLM:
+    """A prosody LM trained on the corpus; continues from its checkpoint."""
+    recipe = Recipe(
+        "prosody_lm",
+        corpus.fingerprint,
+        steps,
+        learning_rate=1e-3,
+        warmup_steps=50,
+        weight_decay=0.02,
+    )
+    torch.manual_seed(recipe.seed)
+    model = ProsodyLM()
+
+    def loss_of_batch(rng: np.random.Generator) -> Tensor:
+        chosen = rng.integers(0, len(corpus.training), _BATCH)
+        duration, pitch = cross_entropies(model, [corpus.training[i] for i in chosen])
+        return duration + pitch
+
+    trained = Trainer(recipe, model).run(loss_of_batch)
+    assert isinstance(trained, ProsodyLM)
+    return trained
+
+
+def cross_entropies(model: ProsodyLM, utterances: Sequence[Utterance]) -> tuple[Tensor, Tensor]:
+    """Mean cross entropy a phoneme, in nats, of duration tokens and of pitch tokens."""
+    phonemes = stack_padded([u.phonemes for u in utterances], 0)
+    tokens = stack_padded([_tokens(u) for u in utterances], 0).values
+    encoded = model.encode(phonemes.values, phonemes.mask[..., None])
+    previous = functional.pad(tokens[:, :-1] + 1, (0, 0, 1, 0))
+    hidden = model(encoded, previous)
+    duration, pitch = tokens[..., 0], tokens[..., 1]
+
+    def mean(logits: Tensor, target: Tensor) -> Tensor:
+        each = functional.cross_entropy(logits.transpose(1, 2), target, reduction="none")
+        return (each * phonemes.mask).sum() / phonemes.mask.sum()
+
+    pitch_logits = model.pitch_logits(hidden, duration)
+    return mean(model.duration_logits(hidden), duration), mean(pitch_logits, pitch)
+
+
+def _tokens(utterance: Utterance) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """int64 [P, 2]: duration and pitch tokens."""
+    duration = np.clip(utterance.ticks, 0, DURATIONS - 1)
+    return np.stack([duration, utterance.pitch], -1)

@@ -1,0 +1,128 @@
+"""The loop both trainers share: seeded, a fixed number of steps, resumable."""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from build.fetch import replacing
+from build.voice.corpus import cache_folder
+
+_CHECKPOINT_STEPS: Final = 250
+_CLIP: Final = 1.0
+_LARGEST_DECAY: Final = 0.995
+_SMOOTHING: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained."""
+
+    name: str
+    data: str
+    """Fingerprint of the corpus: a checkpoint on other data is not taken up."""
+    steps: int
+    learning_rate: float
+    warmup_steps: int
+    weight_decay: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    seed: int = 0
+
+    def rate(self, step: int) -> float:
+        """Linear warm-up, then half a cosine down to zero at the last step."""
+        warm = min(1.0, (step + 1) / self.warmup_steps)
+        return self.learning_rate * warm * (0.5 + 0.5 * math.cos(math.pi * step / self.steps))
+
+
+LossOfBatch = Callable[[np.random.Generator], Tensor]
+"""Draws a batch from the generator and returns its mean loss."""
+
+
+class Trainer:
+    """Trains `model` with AdamW and keeps an exponential moving average of its weights.
+
+    A checkpoint in the cache folder lets a run that was stopped go on where it was, to the same
+    result; `run` on a finished one returns at once.
+    """
+
+    def __init__(self, recipe: Recipe, model: nn.Module) -> None:
+        self.recipe = recipe
+        self.model = model
+        self.average = copy.deepcopy(model)
+        self.step = 0
+        self._rng = np.random.default_rng(recipe.seed)
+        self._optimiser = torch.optim.AdamW(
+            model.parameters(),
+            lr=recipe.learning_rate,
+            betas=recipe.betas,
+            weight_decay=recipe.weight_decay,
+        )
+        self._path = cache_folder() / f"{recipe.name}.checkpoint.pt"
+
+    def run(self, loss_of_batch: LossOfBatch) -> nn.Module:
+        """Runs the remaining steps; returns the averaged model, in evaluation mode."""
+        self._resume()
+        bar = tqdm(total=self.recipe.steps, initial=self.step, desc=self.recipe.name, unit="step")
+        smoothed = 0.0
+        while self.step < self.recipe.steps:
+            loss = self._update(loss_of_batch)
+            smoothed += (loss - smoothed) * max(_SMOOTHING, 1 / self.step)
+            bar.set_postfix(loss=f"{smoothed:.4f}", refresh=False)
+            bar.update()
+            if self.step % _CHECKPOINT_STEPS == 0 or self.step == self.recipe.steps:
+                self._save()
+        bar.close()
+        return self.average.eval()
+
+    def _update(self, loss_of_batch: LossOfBatch) -> float:
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.recipe.rate(self.step)
+        loss = loss_of_batch(self._rng)
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), _CLIP)
+        self._optimiser.step()
+        self.step += 1
+        self._follow()
+        return loss.item()
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        decay = min(_LARGEST_DECAY, self.step / (self.step + 19))
+        pairs = zip(self.average.parameters(), self.model.parameters(), strict=True)
+        for average, current in pairs:
+            average.lerp_(current, 1 - decay)
+
+    def _save(self) -> None:
+        state = {
+            "recipe": repr(self.recipe),
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "rng": self._rng.bit_generator.state,
+            "torch_rng": torch.get_rng_state(),
+        }
+        with replacing(self._path) as partial:
+            torch.save(state, partial)
+
+    def _resume(self) -> None:
+        """Takes up the checkpoint of the same recipe, if there is one."""
+        torch.manual_seed(self.recipe.seed)
+        if not self._path.exists():
+            return
+        state = torch.load(self._path, weights_only=True)
+        if state["recipe"] != repr(self.recipe):
+            return
+        self.step = state["step"]
+        self.model.load_state_dict(state["model"])
+        self.average.load_state_dict(state["average"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._rng.bit_generator.state = state["rng"]
+        torch.set_rng_state(state["torch_rng"])
