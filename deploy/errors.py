@@ -1,0 +1,28 @@
+"""What can go wrong around a server.
+
+* DeployError
+  x EnvironmentUnfit  this environment cannot run the server; the message says what brings it
+  x PortBusy          somebody else listens on a port that was asked for
+  x RepositoryError   a model repository, a model's name or an override is wrong
+  x ServerFailed      the server ended, or a model did not answer its first inference
+"""
+
+
+class DeployError(RuntimeError):
+    """A failure outside any request; its message is for a person."""
+
+
+class EnvironmentUnfit(DeployError):
+    """Something this environment lacks; the message holds the command that brings it."""
+
+
+class PortBusy(DeployError):
+    """A port that was asked for is taken."""
+
+
+class RepositoryError(DeployError):
+    """A model repository or what was asked of it makes no sense."""
+
+
+class ServerFailed(DeployError):
+    """The server did not come up, or a model of it does not answer."""

@@ -1,0 +1,248 @@
+"""Start a tritonserver that is ready when we say so, and end it whatever happens.
+
+::
+
+    with Server(Settings(models=["turn"])) as server:
+        client = InferenceServerClient(server.grpc_address)
+"""
+
+import asyncio
+import atexit
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from deploy import backends, leash, processes, repositories, runs
+from deploy.errors import ServerFailed
+from deploy.readiness import Probe, covered_by_a_turn, probing
+from deploy.server_log import ServerLog
+from deploy.settings import LISTENERS, Ports, Settings
+
+STOP_GRACE_S = 3.0
+POLL_S = 0.02
+PROBE_TIMEOUT_S = 60.0
+STARTS = 3
+"""Attempts with ports of our own choice: one may be lost between looking and binding."""
+
+Progress = Callable[[str], None]
+
+
+class Server:
+    """One tritonserver with its stubs, from `start` to `stop`. A context manager, sync and async.
+
+    Started from the main thread it also ends with the process that started it; from another
+    thread, the next start of any server cleans up after a launcher that was killed.
+    """
+
+    def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
+        self.settings = settings or Settings()
+        self.ports = self.settings.ports or Ports.free()
+        self.models: list[str] = []
+        self.log = ServerLog()
+        self.start_s = 0.0
+        self._progress: Progress = progress or (lambda line: None)
+        self._known: dict[str, repositories.Model] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run: tuple[Path, str] | None = None
+
+    @property
+    def http_address(self) -> str:
+        return f"{processes.LOCALHOST}:{self.ports.http}"
+
+    @property
+    def grpc_address(self) -> str:
+        return f"{processes.LOCALHOST}:{self.ports.grpc}"
+
+    @property
+    def metrics_address(self) -> str:
+        return f"{processes.LOCALHOST}:{self.ports.metrics}"
+
+    @property
+    def pid(self) -> int:
+        """Of tritonserver; RuntimeError when it was not started."""
+        if self._process is None:
+            raise RuntimeError("the server was not started")
+        return self._process.pid
+
+    @property
+    def shared_memory_prefix(self) -> str:
+        """Regions of this server in /dev/shm begin so."""
+        if self._run is None:
+            raise RuntimeError("the server was not started")
+        return self._run[1]
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start, wait until every model has answered, return self.
+
+        Raises EnvironmentUnfit, PortBusy, RepositoryError or ServerFailed; nothing is left behind.
+        """
+        backends.require_stub_environment()
+        runs.sweep(self.settings.out)
+        began = time.monotonic()
+        for attempt in range(1, STARTS + 1):
+            try:
+                self._start_once()
+                break
+            except ServerFailed:
+                retry = self.settings.ports is None and self.log.lost_a_port()
+                self.stop()
+                if not retry or attempt == STARTS:
+                    raise
+                self.ports = Ports.free()
+            except BaseException:
+                self.stop()
+                raise
+        self.start_s = time.monotonic() - began
+        self._progress(f"{len(self.models)} models ready in {self.start_s:.1f} s")
+        return self
+
+    def stop(self) -> int | None:
+        """End the server and everything of it; its exit code, None when it was not running.
+
+        Open requests get `exit_timeout_s`; then it is killed, since an open client stream or a dead
+        stub would keep it for ever.
+        """
+        code = self._end_process()
+        if self._run is not None:
+            runs.close_run(*self._run)
+            self._run = None
+        atexit.unregister(self.stop)
+        return code
+
+    def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
+        """One real inference of a model; ServerFailed when it does not answer."""
+        with probing(self.grpc_address) as probe:
+            probe.infer(self._known[name].config, timeout_s)
+
+    def reload(self, name: str) -> None:
+        """Bring a model back whose stub died: the server itself never does."""
+        with probing(self.grpc_address) as probe:
+            probe.reload(name)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def _start_once(self) -> None:
+        self.ports.require_free()
+        overrides = self.settings.overrides or {}
+        self._known = repositories.read_models(
+            self.settings.repositories, overrides, self.settings.config_name
+        )
+        self.models = repositories.to_load(self._known, self.settings.models)
+        self._run = folder, prefix = runs.open_run(self.settings.out)
+        self.log = ServerLog(runs.new_log(self.settings.out, folder.name))
+        atexit.register(self.stop)
+        views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
+        directory = backends.assemble(folder / "backends", self.settings.backends)
+        self._process = self._spawn(self._command(views, directory, prefix))
+        self._wait_until_up()
+        self._probe_models()
+
+    def _command(self, views: Sequence[Path], directory: Path, prefix: str) -> list[str]:
+        server = backends.tritonserver()
+        command = [
+            str(server / "bin" / "tritonserver"),
+            *(f"--model-repository={view}" for view in views),
+            f"--backend-directory={directory}",
+            f"--backend-config=python,shm-region-prefix-name={prefix}",
+            f"--cache-directory={server / 'caches'}",
+            "--model-control-mode=explicit",
+            *(f"--load-model={name}" for name in self.models),
+            "--disable-auto-complete-config",
+            "--allow-gpu-metrics=false",
+            f"--exit-timeout-secs={self.settings.exit_timeout_s}",
+        ]
+        for purpose in LISTENERS:
+            command.append(f"--{purpose}-address={processes.LOCALHOST}")
+            command.append(f"--{purpose}-port={getattr(self.ports, purpose)}")
+        if self.settings.config_name:
+            command.append(f"--model-config-name={self.settings.config_name}")
+        return [*command, *self.settings.arguments]
+
+    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """The server in a session of its own: Ctrl-C at the terminal reaches only the launcher."""
+        main = threading.current_thread() is threading.main_thread()
+        parent = os.getpid() if main else 0
+        leashed = [sys.executable, "-I", "-S", str(leash.__file__), str(parent), *command]
+        with self.log.path.open("wb") as log:
+            return subprocess.Popen(
+                leashed,
+                env=backends.environment(os.environ, self.grpc_address),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _wait_until_up(self) -> None:
+        deadline = time.monotonic() + self.settings.start_timeout_s
+        shown = ""
+        while not self._listens():
+            if not self.alive:
+                raise ServerFailed(self.log.account("the server ended while it was loading models"))
+            if time.monotonic() > deadline:
+                after = f"{self.settings.start_timeout_s:.0f} s"
+                raise ServerFailed(self.log.account(f"the server was not ready after {after}"))
+            line = self._loading()
+            if line != shown:
+                self._progress(line)
+                shown = line
+            time.sleep(POLL_S)
+
+    def _listens(self) -> bool:
+        with socket.socket() as knock:
+            if knock.connect_ex((processes.LOCALHOST, self.ports.grpc)):
+                return False
+        with probing(self.grpc_address) as probe:
+            return probe.server_is_ready()
+
+    def _loading(self) -> str:
+        loaded = self.log.loaded()
+        last = f" ({loaded[-1]})" if loaded else ""
+        return f"loading models: {len(loaded)} of {len(self.models)}{last}"
+
+    def _probe_models(self) -> None:
+        configs = [self._known[name].config for name in self.models]
+        asked = [config for config in configs if not covered_by_a_turn(config)]
+        with probing(self.grpc_address) as probe:
+            for number, config in enumerate(asked, 1):
+                self._progress(f"first inference: {number} of {len(asked)} ({config.name})")
+                self._probe_model(probe, config)
+
+    def _probe_model(self, probe: Probe, config: object) -> None:
+        try:
+            probe.infer(config, PROBE_TIMEOUT_S)
+        except ServerFailed as failure:
+            raise ServerFailed(self.log.account(str(failure))) from failure
+
+    def _end_process(self) -> int | None:
+        if self._process is None:
+            return None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(self.settings.exit_timeout_s + STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()

@@ -1,0 +1,26 @@
+"""Become a command that ends with its parent: `python -I -S leash.py PARENT COMMAND ...`.
+
+A process of its own instead of `preexec_fn`: the launcher may have threads (gRPC, pytest), and code
+between fork and exec may then deadlock. PARENT 0 means no leash.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Ask the kernel for SIGTERM at the parent's death, then exec."""
+    parent, *command = sys.argv[1:]
+    if int(parent):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):
+            sys.exit("the parent ended before its server began")
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Readiness: the server says so, and every model has answered one real inference.
+
+The server's own word is not enough: it counts a model as ready whose stub is dead, or whose first
+request would fail.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from tritonclient.utils import triton_to_np_dtype
+
+from deploy.errors import ServerFailed
+
+PROBE = b'{"probe": true}'
+"""Value of CONTROL that a stage with a queue of its own answers at once with an empty response."""
+
+VARIABLE_DIM = 16
+"""What a probe puts for -1: even, and above the 10 context frames of the vocoder."""
+
+NATIVE_BACKENDS = frozenset({"onnxruntime", "tensorrt"})
+SEQUENCE_ID = 2**63 + 1
+FINAL = "triton_final_response"
+
+
+def covered_by_a_turn(config: Any) -> bool:
+    """Ensembles and the front door: one turn by the caller says more than a probe could."""
+    return config.platform == "ensemble" or "ensemble" in config.parameters
+
+
+def probe_request(config: Any) -> Any:
+    """A small valid ModelInferRequest for a model: CONTROL where it has one, else its inputs."""
+    request = service_pb2.ModelInferRequest(model_name=config.name, id="probe")
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    control = [tensor for tensor in config.input if tensor.name == "CONTROL"]
+    for tensor in control or [tensor for tensor in config.input if not tensor.optional]:
+        _add_input(request, config, tensor)
+    if config.HasField("sequence_batching"):
+        request.parameters["sequence_id"].uint64_param = SEQUENCE_ID
+        request.parameters["sequence_start"].bool_param = True
+        request.parameters["sequence_end"].bool_param = True
+    return request
+
+
+class Probe:
+    """A gRPC connection that asks a server whether it and its models answer."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address, [("grpc.initial_reconnect_backoff_ms", 100)])
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def close(self) -> None:
+        """Close the connection; one that stays open would hold the server's stop."""
+        self._channel.close()
+
+    def server_is_ready(self) -> bool:
+        """The server's own word, asked for at most one second."""
+        try:
+            return bool(self._stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=1).ready)
+        except grpc.RpcError:
+            return False
+
+    def infer(self, config: Any, timeout_s: float) -> None:
+        """One real inference of a model; ServerFailed with its reason when it does not answer.
+
+        By a stream, which plain and decoupled models serve alike.
+        """
+        requests = iter([probe_request(config)])
+        try:
+            for answer in self._stub.ModelStreamInfer(requests, timeout=timeout_s):
+                if answer.error_message:
+                    raise ServerFailed(f"model {config.name!r} failed: {answer.error_message}")
+                if answer.infer_response.parameters[FINAL].bool_param:
+                    return
+        except grpc.RpcError as fault:
+            raise ServerFailed(
+                f"model {config.name!r} gave no answer: {fault.details()}"
+            ) from fault
+        raise ServerFailed(f"model {config.name!r} ended its answer without a final response")
+
+    def reload(self, name: str) -> None:
+        """Unload and load a model: the only way back after the death of its stub."""
+        self._stub.RepositoryModelUnload(service_pb2.RepositoryModelUnloadRequest(model_name=name))
+        self._stub.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name=name))
+
+
+@contextmanager
+def probing(address: str) -> Iterator[Probe]:
+    """A Probe that is closed at the end."""
+    probe = Probe(address)
+    try:
+        yield probe
+    finally:
+        probe.close()
+
+
+def _add_input(request: Any, config: Any, tensor: Any) -> None:
+    batch = [1] if config.max_batch_size else []
+    shape = batch + [VARIABLE_DIM if dim < 0 else dim for dim in tensor.dims]
+    datatype = _datatype(tensor)
+    request.inputs.add(name=tensor.name, datatype=datatype, shape=shape)
+    if datatype == "BYTES":
+        word = PROBE if tensor.name == "CONTROL" else b""
+        request.raw_input_contents.append(_length_prefixed(word) * int(np.prod(shape)))
+    else:
+        fill = 1 if config.backend in NATIVE_BACKENDS and "INT" in datatype else 0
+        values: NDArray[Any] = np.full(shape, fill, triton_to_np_dtype(datatype))
+        request.raw_input_contents.append(values.tobytes())
+
+
+def _datatype(tensor: Any) -> str:
+    name = str(model_config_pb2.DataType.Name(tensor.data_type)).removeprefix("TYPE_")
+    return "BYTES" if name == "STRING" else name
+
+
+def _length_prefixed(word: bytes) -> bytes:
+    return struct.pack("<I", len(word)) + word

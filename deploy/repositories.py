@@ -1,0 +1,150 @@
+"""Model repositories: which models to load, and a run's own view of them."""
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from deploy.errors import RepositoryError
+
+Overrides = Mapping[str, Mapping[str, str]]
+"""Model name -> parameter -> value, for one run."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One folder of a repository; `config` is an inference.ModelConfig message."""
+
+    name: str
+    folder: Path
+    config_file: Path
+    config: Any
+
+    @property
+    def is_ensemble(self) -> bool:
+        return bool(self.config.platform == "ensemble")
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        return {key: value.string_value for key, value in self.config.parameters.items()}
+
+    @property
+    def calls(self) -> set[str]:
+        """Models this one sends requests to: steps of an ensemble, children over BLS, the ensemble
+        behind a front door. Only an ensemble's steps are loaded by the server itself."""
+        steps = {step.model_name for step in self.config.ensemble_scheduling.step}
+        return steps.union(self._named(in_process=False))
+
+    @property
+    def opens(self) -> set[str]:
+        """Models whose artefact this one runs in its own process."""
+        return set(self._named(in_process=True))
+
+    def _named(self, *, in_process: bool) -> list[str]:
+        owns = self.parameters.get("engine") == "in_process"
+        return [
+            value
+            for key, value in self.parameters.items()
+            if (key == "ensemble" or key.endswith("_model"))
+            and (owns and key == "step_model") == in_process
+        ]
+
+
+def read_models(
+    repositories: Sequence[Path], overrides: Overrides, config_name: str | None = None
+) -> dict[str, Model]:
+    """Every model of the repositories by name, with overridden parameters."""
+    models: dict[str, Model] = {}
+    for repository in repositories:
+        for config_file in sorted(repository.glob("*/config.pbtxt")):
+            model = _read(config_file, config_name)
+            if model.name in models:
+                other = models[model.name].folder
+                raise RepositoryError(
+                    f"two models are named {model.name!r}: {other}, {model.folder}"
+                )
+            models[model.name] = model
+    if not models:
+        raise RepositoryError(f"no model in {', '.join(map(str, repositories))}")
+    for name, parameters in overrides.items():
+        _override(_known(models, name), parameters)
+    return models
+
+
+def to_load(models: Mapping[str, Model], roots: Sequence[str] | None = None) -> list[str]:
+    """Names for --load-model: `roots` and all that they call, directly or not.
+
+    Without roots: every model, but no engine that others only open in their own process.
+    """
+    if roots is None:
+        opened = set().union(*(model.opens for model in models.values()))
+        called = set().union(*(model.calls for model in models.values()))
+        roots = [name for name in models if name not in opened - called]
+    wanted: dict[str, None] = {}
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted:
+            wanted[name] = None
+            waiting.extend(_known(models, name).calls)
+    return sorted(wanted)
+
+
+def mirror(models: Iterable[Model], target: Path, overridden: Iterable[str] = ()) -> list[Path]:
+    """A run's own repositories below `target`: symlinks to the model folders; real folders with a
+    config.pbtxt of their own for `overridden` ones. Stray folders beside the models stay out."""
+    repositories: dict[Path, None] = {}
+    for model in models:
+        repository = target / model.folder.parent.name
+        repository.mkdir(parents=True, exist_ok=True)
+        repositories[repository] = None
+        if model.name in overridden:
+            _own_folder(model, repository / model.name)
+        else:
+            (repository / model.name).symlink_to(model.folder, target_is_directory=True)
+    return list(repositories)
+
+
+def _read(config_file: Path, config_name: str | None) -> Model:
+    folder = config_file.parent.resolve()
+    chosen = folder / "configs" / f"{config_name}.pbtxt"
+    path = chosen if config_name and chosen.exists() else config_file
+    config = model_config_pb2.ModelConfig()
+    try:
+        text_format.Parse(path.read_text(), config)
+    except text_format.ParseError as fault:
+        raise RepositoryError(f"{path}: {fault}") from fault
+    if config.name not in ("", folder.name):
+        raise RepositoryError(f"{path}: names the model {config.name!r}, not {folder.name!r}")
+    return Model(folder.name, folder, path, config)
+
+
+def _override(model: Model, parameters: Mapping[str, str]) -> None:
+    for key, value in parameters.items():
+        if key not in model.config.parameters:
+            known = ", ".join(sorted(model.config.parameters))
+            raise RepositoryError(f"model {model.name!r} has no parameter {key!r}; known: {known}")
+        model.config.parameters[key].string_value = value
+
+
+def _known(models: Mapping[str, Model], name: str) -> Model:
+    if name not in models:
+        raise RepositoryError(f"no model {name!r}; known: {', '.join(sorted(models))}")
+    return models[name]
+
+
+def _own_folder(model: Model, folder: Path) -> None:
+    folder.mkdir()
+    for entry in model.folder.iterdir():
+        if entry.is_dir() and entry.name != "configs":
+            (folder / entry.name).symlink_to(entry, target_is_directory=True)
+        elif entry.is_dir():
+            shutil.copytree(entry, folder / entry.name)
+        else:
+            shutil.copy(entry, folder / entry.name)
+    copied = folder / model.config_file.relative_to(model.folder)
+    copied.write_text(text_format.MessageToString(model.config))

@@ -1,0 +1,88 @@
+"""The run directory of one server: out/run-<pid>-<random>/, with a record of who owns it.
+
+A launcher that was killed leaves its run directory, and perhaps stubs and shared memory, behind;
+the next start of any server finds the record, sees that its owner is gone, and cleans up.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deploy.processes import end_leftovers, start_time
+
+RECORD = "owner.json"
+LOGS_KEPT = 20
+UNBORN_S = 60.0
+"""A run directory without a record is being made, unless it is older than this."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that answers for a server, and the shared-memory prefix of that server."""
+
+    pid: int
+    started: int
+    prefix: str
+
+    @property
+    def alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+
+def open_run(out: Path) -> tuple[Path, str]:
+    """A new run directory below `out`, recorded as ours, and a shared-memory prefix of its own."""
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=out))
+    prefix = f"tristage-{folder.name.removeprefix('run-')}-"
+    started = start_time(os.getpid())
+    assert started is not None
+    record = Owner(os.getpid(), started, prefix)
+    (folder / RECORD).write_text(json.dumps(asdict(record)))
+    return folder, prefix
+
+
+def close_run(folder: Path, prefix: str) -> None:
+    """End whatever still runs under `prefix` and remove the run directory."""
+    end_leftovers(prefix)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(out: Path) -> list[str]:
+    """Clean up after runs whose owner is gone; the names of their run directories."""
+    swept = []
+    for folder in out.glob("run-*"):
+        owner = _owner(folder)
+        if owner is not None and not owner.alive:
+            close_run(folder, owner.prefix)
+            swept.append(folder.name)
+        elif owner is None and _age_s(folder) > UNBORN_S:
+            shutil.rmtree(folder, ignore_errors=True)
+    return swept
+
+
+def new_log(out: Path, name: str) -> Path:
+    """A path for a server's log, kept after the run; only the newest LOGS_KEPT stay."""
+    logs = out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    kept = sorted(logs.glob("server-*.log"), key=lambda path: path.stat().st_mtime)
+    for path in kept[: -LOGS_KEPT + 1]:
+        path.unlink(missing_ok=True)
+    return logs / f"server-{time.strftime('%Y%m%d-%H%M%S')}-{name}.log"
+
+
+def _owner(folder: Path) -> Owner | None:
+    try:
+        return Owner(**json.loads((folder / RECORD).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,38 @@
+"""What a server's log tells about its start."""
+
+import os
+import re
+from pathlib import Path
+
+LOADED = re.compile(r"successfully loaded '([^']+)'")
+LOAD_FAILED = re.compile(r"failed to load '([^']+)' version \d+: ((?:(?!\\n\\nAt:)[^\n])+)")
+PORT_LOST = re.compile(r"address already in use|failed to (?:start|bind)[^\n]*port", re.IGNORECASE)
+
+
+class ServerLog:
+    """A log file, perhaps still growing."""
+
+    def __init__(self, path: Path = Path(os.devnull)) -> None:
+        self.path = path
+
+    def text(self) -> str:
+        return self.path.read_text(errors="replace")
+
+    def tail(self, lines: int = 30) -> str:
+        """The last lines."""
+        return "\n".join(self.text().splitlines()[-lines:])
+
+    def loaded(self) -> list[str]:
+        """Models loaded so far, the newest last."""
+        return LOADED.findall(self.text())
+
+    def lost_a_port(self) -> bool:
+        """Somebody else took a port between our look and the server's bind."""
+        return PORT_LOST.search(self.text()) is not None
+
+    def account(self, what: str) -> str:
+        """A failure for a person: what happened, which models failed and why, the log's end."""
+        failures = LOAD_FAILED.findall(self.text())
+        reasons = dict.fromkeys(f"model {name!r}: {reason}" for name, reason in failures)
+        end = f"the log ends ({self.path}):"
+        return "\n".join([what, *reasons, end, self.tail(12)])
