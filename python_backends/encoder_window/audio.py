@@ -1,0 +1,58 @@
+"""What callers send as AUDIO, checked and brought to full scale 1."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.errors import InvalidInput
+
+SAMPLE_RATE_HZ = 16_000
+TOLERATED_PEAK = 2.0
+"""Sound that overshoots full scale a little stays as it is; above this it is an integer format."""
+
+INTEGER_FULL_SCALES = (2**15, 2**23, 2**31)
+SILENCE_DBFS = -60.0
+LEVEL_FRAME = 480
+"""Samples of the 30 ms frames in which loudness is looked for."""
+
+
+def checked(values: NDArray[np.float32], max_audio_s: float) -> NDArray[np.float32]:
+    """AUDIO [1, N] as sound [N] of full scale 1. InvalidInput says what is accepted."""
+    accepted = f"0.01 to {max_audio_s:g} s of 16 kHz mono float32, shape [1, N], are accepted"
+    if values.ndim != 2 or values.shape[0] != 1:
+        raise InvalidInput(f"AUDIO has shape {list(values.shape)}; {accepted}")
+    sound = values[0].astype(np.float32, copy=False)
+    if not sound.size:
+        raise InvalidInput(f"AUDIO has no samples; {accepted}")
+    seconds = len(sound) / SAMPLE_RATE_HZ
+    if seconds > max_audio_s:
+        raise InvalidInput(f"AUDIO lasts {seconds:.2f} s; {accepted}")
+    if not np.isfinite(sound).all():
+        raise InvalidInput(f"AUDIO has samples that are NaN or infinite; {accepted}")
+    return _to_full_scale(sound)
+
+
+def is_silent(sound: NDArray[np.float32]) -> bool:
+    """True when even the loudest 30 ms of `sound` [n] lie below SILENCE_DBFS, any offset aside."""
+    centred = sound.astype(np.float64) - sound.mean(dtype=np.float64)
+    starts = np.arange(0, len(centred), LEVEL_FRAME)
+    powers = np.add.reduceat(centred**2, starts) / np.minimum(LEVEL_FRAME, len(centred) - starts)
+    return bool(powers.max() < 10 ** (SILENCE_DBFS / 10))
+
+
+def _to_full_scale(sound: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Integer samples that came as floats, divided by the full scale of their format.
+
+    Unsigned 8 bit is the only format without negative values; it is centred at 128.
+    """
+    low, high = float(sound.min()), float(sound.max())
+    peak = max(-low, high)
+    if peak <= TOLERATED_PEAK:
+        return sound
+    if low >= 0 and high <= 255:
+        return (sound - np.float32(128)) / np.float32(128)
+    for scale in INTEGER_FULL_SCALES:
+        if peak <= scale:
+            return sound / np.float32(scale)
+    raise InvalidInput(
+        f"AUDIO peaks at {peak:.3g}; full scale is 1, or that of 8, 16, 24 or 32 bit integers"
+    )

@@ -1,0 +1,91 @@
+"""A request in progress: its windows, and the one answer made of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.bridge import Request
+from python_backends.encoder_window.encoder import STATE_WIDTH
+from python_backends.encoder_window.windows import Window
+from python_backends.errors import StageError
+
+
+class State(Enum):
+    """Where a window stands."""
+
+    BUILDING = auto()
+    READY = auto()
+    RUNNING = auto()
+    DONE = auto()
+
+
+@dataclass(eq=False)
+class Member:
+    """One window on its way through the encoder."""
+
+    clip: "Clip"
+    number: int
+    window: Window
+    state: State = State.BUILDING
+    mel: NDArray[np.float32] | None = None
+    hidden: NDArray[np.float32] | None = None
+
+    @property
+    def bucket(self) -> int:
+        """The shape bucket: mel frames."""
+        return self.window.frames
+
+
+@dataclass(eq=False)
+class Clip:
+    """One request. It is over when all its members are DONE."""
+
+    request: Request
+    members: list[Member] = field(default_factory=list)
+    error: StageError | None = None
+    spans: list[bytes] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, request: Request, windows: Sequence[Window]) -> "Clip":
+        """A clip whose silent windows are already done."""
+        clip = cls(request)
+        for number, window in enumerate(windows):
+            state = State.DONE if window.silent else State.BUILDING
+            clip.members.append(Member(clip, number, window, state))
+        return clip
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing of it is being built, waits or runs."""
+        return all(member.state is State.DONE for member in self.members)
+
+    def note(self, member: Member, what: str, start_s: float, end_s: float, **more: Any) -> None:
+        """Add a span of one of its windows to EVENTS."""
+        start_ns, end_ns = int(start_s * 1e9), int(end_s * 1e9)
+        self.spans.append(self.request.span(what, start_ns, end_ns, window=member.number, **more))
+
+    def answer(self) -> None:
+        """End the request, with the outputs or the error."""
+        if self.error is not None:
+            self.request.fail(self.error)
+        else:
+            self.request.finish(self._outputs())
+
+    def _outputs(self) -> dict[str, NDArray[Any]]:
+        windows = [member.window for member in self.members]
+        states = [window.states for window in windows]
+        hidden = np.zeros((1, len(windows), max(1, *states), STATE_WIDTH), np.float32)
+        for member in self.members:
+            if member.hidden is not None:
+                hidden[0, member.number, : len(member.hidden)] = member.hidden
+        return {
+            "HIDDEN": hidden,
+            "VALID": np.array([states], np.int32),
+            "SPAN_MS": np.array([[window.span_ms for window in windows]], np.int32),
+            "NO_SPEECH": np.array([[window.silent for window in windows]], np.float32),
+            "EVENTS": self.request.with_events(*self.spans),
+        }

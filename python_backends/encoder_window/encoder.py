@@ -1,0 +1,54 @@
+"""One pass of the encoder model for several windows; a bad one fails alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.errors import StageError, StageFailed
+
+STATE_WIDTH = 384
+"""Channels of HIDDEN."""
+
+Call = Callable[
+    [str, Mapping[str, NDArray[Any]], Sequence[str]],
+    dict[str, NDArray[Any]],
+]
+"""`bridge.call`."""
+
+Outcome = NDArray[np.float32] | StageError
+
+
+class Encoder:
+    """Calls `model` by BLS."""
+
+    def __init__(self, call: Call, model: str) -> None:
+        self._call = call
+        self._model = model
+
+    def encode(self, mels: Sequence[NDArray[np.float32]]) -> list[Outcome]:
+        """Mels [80, T] of one T, to hidden states [T / 2, 384] or the error of that one."""
+        try:
+            return [*self._together(mels)]
+        except StageError as error:
+            if len(mels) == 1:
+                return [error]
+        return [self._alone(mel) for mel in mels]
+
+    def _alone(self, mel: NDArray[np.float32]) -> Outcome:
+        try:
+            return self._together([mel])[0]
+        except StageError as error:
+            return error
+
+    def _together(self, mels: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        batch = np.stack(mels)
+        hidden = self._call(self._model, {"MEL": batch}, ["HIDDEN"])["HIDDEN"]
+        expected = (len(batch), batch.shape[2] // 2, STATE_WIDTH)
+        if hidden.shape != expected:
+            raise StageFailed(
+                f"model {self._model!r} answered HIDDEN {list(hidden.shape)} to MEL "
+                f"{list(batch.shape)}; {list(expected)} was expected"
+            )
+        return list(hidden)

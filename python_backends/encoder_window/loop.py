@@ -1,0 +1,205 @@
+"""The encoder behind a conditional window.
+
+Build workers make mels; whenever the encoder is free, the window decides whether a batch leaves;
+one encoder thread runs it, so that the loop goes on accepting and the next batch grows meanwhile.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge.inbox import Event
+from python_backends.encoder_window.audio import checked
+from python_backends.encoder_window.clip import Clip, Member, State
+from python_backends.encoder_window.encoder import Call, Encoder, Outcome
+from python_backends.encoder_window.mel import log_mel
+from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.encoder_window.windows import to_windows
+from python_backends.errors import Cancelled, Overloaded, StageError
+from python_backends.scheduling.window import ConditionalWindow, Release
+
+FIRST_GUESS_S = 0.3
+"""A batch's duration before one was measured."""
+
+
+@dataclass(frozen=True)
+class _Mel:
+    values: NDArray[np.float32]
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class _Built:
+    member: Member
+    done: "Future[_Mel]"
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    batch: Release[int, Member]
+    done: "Future[list[Outcome]]"
+
+
+class EncodeLoop:
+    """Serves requests with AUDIO. `call` is `bridge.call`; `clock` counts seconds."""
+
+    def __init__(
+        self, settings: EncodeSettings, call: Call, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._encoder = Encoder(call, settings.encoder_model)
+        self._window: ConditionalWindow[int, Member] = ConditionalWindow(
+            max_batch=settings.max_batch, window_s=settings.window_ms / 1000
+        )
+        self._clips: set[Clip] = set()
+        self._running: Release[int, Member] | None = None
+        self._released_at = self._free_since = clock()
+        self._batch_s = FIRST_GUESS_S
+
+    def run(self, inbox: Inbox) -> None:
+        """Serve events until Closed; its threads end with it."""
+        self._inbox = inbox
+        with (
+            ThreadPoolExecutor(self._settings.build_workers, "mel") as self._builders,
+            ThreadPoolExecutor(1, "encoder") as self._passes,
+        ):
+            while all(map(self._serve, inbox.take(self._patience_s()))):
+                self._release()
+
+    def check_integrity(self) -> None:
+        """Clips are open, and everything not done is somewhere."""
+        self._window.check_integrity()
+        assert not any(clip.is_over for clip in self._clips), "a clip was not answered"
+        waiting = [m for clip in self._clips for m in clip.members if m.state is not State.DONE]
+        running = sum(member.state is State.RUNNING for member in waiting)
+        assert running <= len(self._running.items if self._running else ())
+        assert len(waiting) - running == self._window.waiting
+
+    def _serve(self, event: Event) -> bool:
+        """Handle one event; False ends the loop."""
+        match event:
+            case Arrived(request):
+                self._arrived(request)
+            case CancelTurn(turn):
+                self._drop_where(lambda clip: clip.request.turn == turn)
+            case Wake(_Built(member, done)):
+                self._built(member, done)
+            case Wake(_Encoded(batch, done)) if batch is self._running:
+                self._encoded(batch, done.result())
+            case Closed():
+                return False
+        return True
+
+    def _arrived(self, request: Request) -> None:
+        try:
+            clip = self._admitted(request)
+        except StageError as error:
+            request.fail(error)
+            return
+        self._clips.add(clip)
+        for member in clip.members:
+            if member.state is State.BUILDING:
+                self._build(member)
+        self._settle(clip)
+
+    def _admitted(self, request: Request) -> Clip:
+        if len(self._clips) >= self._settings.max_waiting:
+            raise Overloaded(
+                f"{len(self._clips)} requests are being encoded, and no more are taken",
+                retry_after_ms=self._retry_after_ms(),
+            )
+        sound = checked(request.required("AUDIO"), self._settings.max_audio_s)
+        return Clip.of(request, to_windows(sound, request.options.min_frames))
+
+    def _retry_after_ms(self) -> int:
+        """When the batches now ahead will have left."""
+        batches = math.ceil(self._window.waiting / self._settings.max_batch) + 1
+        return math.ceil(1000 * batches * self._batch_s)
+
+    def _build(self, member: Member) -> None:
+        self._window.build(member.bucket)
+        future = self._builders.submit(self._mel, member)
+        future.add_done_callback(lambda done: self._inbox.put(Wake(_Built(member, done))))
+
+    def _mel(self, member: Member) -> _Mel:
+        """On a build worker."""
+        start_s = self._clock()
+        values = log_mel(member.window.sound, member.window.frames)
+        return _Mel(values, start_s, self._clock())
+
+    def _built(self, member: Member, done: "Future[_Mel]") -> None:
+        if member.clip not in self._clips or member.state is not State.BUILDING:
+            return
+        mel = done.result()
+        member.mel, member.state = mel.values, State.READY
+        member.clip.note(member, "build", mel.start_s, mel.end_s)
+        self._window.ready(member, member.bucket, self._clock())
+
+    def _patience_s(self) -> float | None:
+        """How long the loop may sleep: until a window ends while the encoder is free."""
+        deadline = None if self._running else self._window.next_deadline()
+        return None if deadline is None else max(0.0, deadline - self._clock())
+
+    def _release(self) -> None:
+        """Let a batch leave if one may. Clips whose callers are gone leave first, alone."""
+        if self._running is not None or self._window.next_deadline() is None:
+            return
+        self._drop_where(lambda clip: clip.request.cancelled)
+        now = self._clock()
+        batch = self._window.release(now, free_since=self._free_since)
+        if batch is None:
+            return
+        for member in batch.items:
+            member.state = State.RUNNING
+            self._note_queue(member, batch, now)
+        self._running, self._released_at = batch, now
+        mels = [member.mel for member in batch.items if member.mel is not None]
+        future = self._passes.submit(self._encoder.encode, mels)
+        future.add_done_callback(lambda done: self._inbox.put(Wake(_Encoded(batch, done))))
+
+    def _note_queue(self, member: Member, batch: Release[int, Member], now: float) -> None:
+        arrived_s = member.clip.request.arrived_ns / 1e9
+        about = {"reason": str(batch.reason), "members": len(batch.items), "frames": batch.bucket}
+        member.clip.note(member, "queue", arrived_s, now, **about)
+
+    def _encoded(self, batch: Release[int, Member], outcomes: list[Outcome]) -> None:
+        start_s, now = self._released_at, self._clock()
+        self._running, self._free_since, self._batch_s = None, now, now - start_s
+        for member, outcome in zip(batch.items, outcomes, strict=True):
+            member.state, member.mel = State.DONE, None
+            member.clip.note(member, "compute", start_s, now, members=len(batch.items))
+            if isinstance(outcome, StageError):
+                self._give_up(member.clip, outcome)
+            else:
+                member.hidden = outcome
+            self._settle(member.clip)
+
+    def _drop_where(self, unwanted: Callable[[Clip], bool]) -> None:
+        """Cancel clips; members in the running batch are let go at its end."""
+        for clip in [clip for clip in self._clips if unwanted(clip)]:
+            self._give_up(clip, Cancelled("the turn was cancelled while it was being encoded"))
+            self._settle(clip)
+
+    def _give_up(self, clip: Clip, error: StageError) -> None:
+        """Remember the first error, and take out what does not run yet."""
+        clip.error = clip.error or error
+        for member in clip.members:
+            if member.state is State.BUILDING:
+                self._window.abandon(member.bucket)
+            if member.state is not State.RUNNING:
+                member.state = State.DONE
+        self._window.drop(lambda member: member.clip is clip)
+
+    def _settle(self, clip: Clip) -> None:
+        """Answer a clip that is over, once."""
+        if clip.is_over and clip in self._clips:
+            self._clips.discard(clip)
+            clip.answer()

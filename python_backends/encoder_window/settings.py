@@ -1,0 +1,26 @@
+"""Parameters of the model `encode`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EncodeSettings:
+    """Read from config.pbtxt, strictly."""
+
+    encoder_model: str
+    window_ms: float
+    """The longest that a ready window waits for another one that is being built."""
+
+    max_batch: int
+    max_audio_s: float
+    build_workers: int
+    """Threads that make mel spectrograms."""
+
+    max_waiting: int
+    """Open requests beyond which new ones are refused."""
+
+    def __post_init__(self) -> None:
+        if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
+            raise ValueError("max_batch, build_workers and max_waiting must be at least 1")
+        if self.window_ms < 0 or self.max_audio_s <= 0:
+            raise ValueError("window_ms must not be negative, max_audio_s must be positive")

@@ -1,0 +1,81 @@
+"""Sound of any length as windows that the encoder can take."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.encoder_window.audio import SAMPLE_RATE_HZ, is_silent
+
+LIMIT = 30 * SAMPLE_RATE_HZ
+"""Samples of the longest window."""
+
+SEARCH = 5 * SAMPLE_RATE_HZ
+"""How far before the limit a quiet place is looked for."""
+
+PAUSE_BLOCKS = 10
+BLOCK = SAMPLE_RATE_HZ // 100
+"""A pause is 0.1 s: 10 blocks of 10 ms."""
+
+SHORT_FRAMES, LONG_FRAMES = 1500, 3000
+"""Mel frames of the two shape buckets. Fewer than 1500 make the decoder loop (facts/weights.md)."""
+
+SHORT_SAMPLES = int(14.5 * SAMPLE_RATE_HZ)
+"""The most sound in the short bucket; half a second of silence shows the decoder the end."""
+
+FRAMES_PER_STATE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Samples [start, end) of a clip, and how they will be encoded."""
+
+    sound: NDArray[np.float32]
+    start: int
+    end: int
+    frames: int
+    """Mel frames it is padded to, its shape bucket."""
+
+    silent: bool
+    """Silent windows are not encoded."""
+
+    @property
+    def states(self) -> int:
+        """Encoder states that come out."""
+        return 0 if self.silent else self.frames // FRAMES_PER_STATE
+
+    @property
+    def span_ms(self) -> tuple[int, int]:
+        """Where in the clip it lies."""
+        per_ms = SAMPLE_RATE_HZ / 1000
+        return round(self.start / per_ms), round(self.end / per_ms)
+
+
+def to_windows(sound: NDArray[np.float32], min_frames: int) -> list[Window]:
+    """Windows that cover `sound` [n], in order; each is padded to at least `min_frames`."""
+    return [_window(sound, start, end, min_frames) for start, end in split(sound)]
+
+
+def split(sound: NDArray[np.float32]) -> list[tuple[int, int]]:
+    """Spans of at most 30 s, cut at the quietest 0.1 s of the last 5 s before the limit."""
+    spans = []
+    start = 0
+    while len(sound) - start > LIMIT:
+        cut = _quietest(sound, start + LIMIT - SEARCH, start + LIMIT)
+        spans.append((start, cut))
+        start = cut
+    return [*spans, (start, len(sound))]
+
+
+def _quietest(sound: NDArray[np.float32], low: int, high: int) -> int:
+    """The middle of the quietest 0.1 s in [low, high); of several equal ones, the last."""
+    energies = (sound[low:high].astype(np.float64).reshape(-1, BLOCK) ** 2).sum(axis=1)
+    pauses = np.lib.stride_tricks.sliding_window_view(energies, PAUSE_BLOCKS).sum(axis=1)
+    first_block = len(pauses) - 1 - int(pauses[::-1].argmin())
+    return low + (first_block + PAUSE_BLOCKS // 2) * BLOCK
+
+
+def _window(sound: NDArray[np.float32], start: int, end: int, min_frames: int) -> Window:
+    short = end - start <= SHORT_SAMPLES and min_frames <= SHORT_FRAMES
+    part = sound[start:end]
+    return Window(part, start, end, SHORT_FRAMES if short else LONG_FRAMES, is_silent(part))

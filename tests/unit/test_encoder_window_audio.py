@@ -1,0 +1,119 @@
+"""AUDIO in every shape callers send it, and the windows made of it."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from python_backends.encoder_window.audio import checked, is_silent
+from python_backends.encoder_window.windows import LIMIT, split, to_windows
+from python_backends.errors import InvalidInput
+
+RATE = 16_000
+
+
+def tone(seconds: float, amplitude: float = 0.5) -> NDArray[np.float32]:
+    """440 Hz."""
+    time_s = np.arange(round(seconds * RATE)) / RATE
+    return (amplitude * np.sin(2 * np.pi * 440 * time_s)).astype(np.float32)
+
+
+def test_no_samples_are_refused_with_what_is_accepted() -> None:
+    with pytest.raises(InvalidInput, match=r"no samples; 0.01 to 60 s of 16 kHz mono float32"):
+        checked(np.zeros((1, 0), np.float32), 60)
+
+
+def test_two_channels_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"shape \[2, 100\]"):
+        checked(np.zeros((2, 100), np.float32), 60)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_not_finite_are_refused(bad: float) -> None:
+    sound = tone(0.1)
+    sound[7] = bad
+    with pytest.raises(InvalidInput, match="NaN or infinite"):
+        checked(sound[None], 60)
+
+
+def test_too_long_audio_is_refused_with_the_limit_and_its_length() -> None:
+    with pytest.raises(InvalidInput, match=r"lasts 61.00 s; 0.01 to 60 s"):
+        checked(np.zeros((1, 61 * RATE), np.float32), 60)
+
+
+@pytest.mark.parametrize("scale", [2**15 - 1, 2**15, 2**23 - 1, 2**31])
+def test_integer_samples_sent_as_floats_are_brought_to_full_scale_one(scale: int) -> None:
+    sound = tone(0.5, amplitude=1)
+    assert np.abs(checked((sound * scale)[None], 60) - sound).max() < 1e-4
+
+
+def test_unsigned_bytes_centred_at_128_are_brought_to_full_scale_one() -> None:
+    sound = tone(0.5)
+    sent = np.round(sound * 128 + 128).astype(np.float32)
+    assert np.abs(checked(sent[None], 60) - sound).max() < 0.01
+
+
+def test_a_little_overshoot_is_left_as_it_is() -> None:
+    sound = tone(0.1, amplitude=1.5)
+    assert (checked(sound[None], 60) == sound).all()
+
+
+def test_peaks_beyond_every_integer_format_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="full scale"):
+        checked((tone(0.1) * 1e12)[None], 60)
+
+
+def test_silence_is_told_from_sound_whatever_the_offset() -> None:
+    assert is_silent(np.zeros(RATE, np.float32))
+    assert is_silent(np.full(RATE, 0.25, np.float32))
+    assert is_silent(tone(1, amplitude=1e-4))
+    assert not is_silent(tone(1, amplitude=0.01))
+
+
+def test_one_click_in_silence_is_sound() -> None:
+    sound = np.zeros(RATE, np.float32)
+    sound[5000] = 0.5
+    assert not is_silent(sound)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 159, 160, 199, 200, 201, 399, 400, 401])
+def test_clips_of_a_few_samples_make_one_window(samples: int) -> None:
+    (window,) = to_windows(tone(1)[:samples], 0)
+    assert (window.start, window.end, window.frames) == (0, samples, 1500)
+
+
+def test_the_bucket_leaves_half_a_second_of_room() -> None:
+    assert [w.frames for w in to_windows(tone(14.5), 0)] == [1500]
+    assert [w.frames for w in to_windows(tone(14.51), 0)] == [3000]
+    assert [w.frames for w in to_windows(tone(30), 0)] == [3000]
+
+
+def test_min_frames_raises_the_bucket_and_never_lowers_it() -> None:
+    assert [w.frames for w in to_windows(tone(1), 1501)] == [3000]
+    assert [w.frames for w in to_windows(tone(20), 10)] == [3000]
+
+
+def test_long_audio_is_cut_at_the_quietest_place_before_the_limit() -> None:
+    sound = tone(40)
+    sound[27 * RATE : 27 * RATE + RATE // 5] = 0
+    first, second = split(sound)
+    assert first[0] == 0
+    assert 27 * RATE <= first[1] <= 27 * RATE + RATE // 5
+    assert second == (first[1], 40 * RATE)
+
+
+def test_windows_cover_everything_once_and_none_is_too_long() -> None:
+    spans = split(np.random.default_rng(3).normal(0, 0.1, 60 * RATE).astype(np.float32))
+    assert [start for start, _ in spans[1:]] == [end for _, end in spans[:-1]]
+    assert (spans[0][0], spans[-1][1]) == (0, 60 * RATE)
+    assert all(0 < end - start <= LIMIT for start, end in spans)
+
+
+def test_silence_is_cut_as_late_as_possible() -> None:
+    assert len(split(np.zeros(59 * RATE, np.float32))) == 2
+
+
+def test_a_window_tells_its_place_in_milliseconds_and_its_states() -> None:
+    windows = to_windows(np.concatenate([tone(29), np.zeros(15 * RATE, np.float32)]), 0)
+    assert windows[0].span_ms[0] == 0
+    assert windows[-1].span_ms[1] == 44_000
+    assert [window.states for window in windows] == [1500, 0]

@@ -1,0 +1,290 @@
+"""The model `encode` behind the fake stub: how batches form, and who gets what."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from python_backends.encoder_window.mel import log_mel
+from python_backends.encoder_window.model import TritonPythonModel
+from tests.fakes import (
+    MODELS,
+    WAIT_S,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceResponseSender,
+    answer,
+    arriving,
+    model_args,
+    refusal,
+    text,
+)
+
+RATE = 16_000
+PARAMETERS = {
+    "encoder_model": "asr_encoder",
+    "window_ms": "6",
+    "max_batch": "8",
+    "max_audio_s": "60",
+    "build_workers": "1",
+    "max_waiting": "12",
+}
+
+
+class FakeEncoder:
+    """HIDDEN holds the mel's highest value of each row; can be held shut, and made to refuse."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, ...]] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.entered = threading.Semaphore(0)
+        self.refuses_above = np.inf
+
+    def __call__(self, request: InferenceRequest) -> InferenceResponse:
+        mel = request.values()["MEL"]
+        self.batches.append(mel.shape)
+        self.entered.release()
+        assert self.open.wait(WAIT_S)
+        marks = mel.max(axis=(1, 2))
+        if (marks > self.refuses_above).any():
+            return refusal("[tristage code=INVALID_INPUT stage=asr_encoder] too loud")
+        shape = (len(mel), mel.shape[2] // 2, 384)
+        return answer(HIDDEN=np.broadcast_to(marks[:, None, None], shape).astype(np.float32))
+
+
+class Stage:
+    """The model, with short ways to send to it."""
+
+    def __init__(self, encoder: FakeEncoder) -> None:
+        self.encoder = encoder
+        MODELS["asr_encoder"] = encoder
+        self.model = TritonPythonModel()
+        self.model.initialize(model_args("encode", PARAMETERS, inputs=["AUDIO", "CONTROL"]))
+
+    def send(
+        self, sound: NDArray[np.float32], turn: str = "t", **parameters: Any
+    ) -> InferenceResponseSender:
+        request = arriving({"AUDIO": sound[None]}, request_id=turn, parameters=parameters)
+        self.model.execute([request])
+        return request.sender
+
+    def cancel(self, turn: str) -> None:
+        order = arriving({"CONTROL": text(json.dumps({"cancel": turn}))}, request_id="control")
+        self.model.execute([order])
+        order.sender.wait()
+
+    def hold(self) -> InferenceResponseSender:
+        """Occupy the encoder with a request of its own until `encoder.open` is set."""
+        self.encoder.open.clear()
+        holder = self.send(noise(1), "holder")
+        assert self.encoder.entered.acquire(timeout=WAIT_S)
+        return holder
+
+    def until_waiting(self, count: int) -> None:
+        """Block until that many windows are ready behind the running batch."""
+        window = self.model._loop._window  # type: ignore[attr-defined]
+        pause = threading.Event()
+        for _ in range(4000):
+            if sum(map(len, window._ready.values())) == count:
+                return
+            pause.wait(0.005)
+        raise AssertionError(f"{count} windows never became ready")
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    made = Stage(FakeEncoder())
+    yield made
+    made.encoder.open.set()
+    made.model.finalize()
+    made.model._loop.check_integrity()  # type: ignore[attr-defined]
+
+
+def noise(seconds: float, amplitude: float = 0.5, seed: int = 0) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-amplitude, amplitude, round(seconds * RATE)).astype(np.float32)
+
+
+def spans(outputs: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    return [json.loads(entry) for entry in outputs["EVENTS"].reshape(-1)]
+
+
+def test_a_lone_request_leaves_at_once_and_says_why(stage: Stage) -> None:
+    (outputs,) = stage.send(noise(2)).values()
+    assert outputs["HIDDEN"].shape == (1, 1, 750, 384)
+    assert outputs["VALID"].tolist() == [[750]]
+    assert outputs["SPAN_MS"].tolist() == [[[0, 2000]]]
+    assert outputs["NO_SPEECH"].tolist() == [[0.0]]
+    assert [span["what"] for span in spans(outputs)] == ["build", "queue", "compute"]
+    queue = spans(outputs)[1]
+    assert (queue["reason"], queue["members"], queue["turn"]) == ("no_companion", 1, "t")
+
+
+def test_requests_that_come_while_the_encoder_runs_leave_together(stage: Stage) -> None:
+    stage.hold()
+    others = [stage.send(noise(1, seed=k + 1), f"t{k}") for k in range(8)]
+    stage.until_waiting(8)
+    stage.encoder.open.set()
+    assert all(sender.values()[0]["VALID"].tolist() == [[750]] for sender in others)
+    assert stage.encoder.batches == [(1, 80, 1500), (8, 80, 1500)]
+
+
+def test_a_batch_has_one_shape_bucket_and_everybody_gets_their_own_states(stage: Stage) -> None:
+    stage.hold()
+    clips = [noise(1 + 5 * k, amplitude=0.1 * (k + 1), seed=k) for k in range(5)]
+    others = [stage.send(clip, f"t{k}") for k, clip in enumerate(clips)]
+    stage.until_waiting(5)
+    stage.encoder.open.set()
+    together = [sender.values()[0] for sender in others]
+    assert sorted(stage.encoder.batches[1:]) == [(2, 80, 3000), (3, 80, 1500)]
+    for clip, outputs in zip(clips, together, strict=True):
+        (alone,) = stage.send(clip).values()
+        assert (alone["HIDDEN"] == outputs["HIDDEN"]).all()
+    assert len({float(outputs["HIDDEN"][0, 0, 0, 0]) for outputs in together}) == 5
+
+
+def test_a_long_clip_is_answered_once_with_all_its_windows(stage: Stage) -> None:
+    (outputs,) = stage.send(noise(40)).values()
+    assert outputs["HIDDEN"].shape == (1, 2, 1500, 384)
+    assert outputs["VALID"].tolist() == [
+        [1500, 750 if outputs["SPAN_MS"][0, 1, 0] > 25500 else 1500]
+    ]
+    assert outputs["SPAN_MS"][0, 0, 1] == outputs["SPAN_MS"][0, 1, 0]
+    assert outputs["SPAN_MS"][0, 1, 1] == 40_000
+
+
+def test_padding_of_the_shorter_window_is_zero(stage: Stage) -> None:
+    sound = noise(33)
+    (outputs,) = stage.send(sound).values()
+    assert outputs["VALID"].tolist() == [[1500, 750]]
+    assert (outputs["HIDDEN"][0, 1, 750:] == 0).all()
+    assert (outputs["HIDDEN"][0, 1, :750] != 0).all()
+
+
+def test_silence_is_answered_without_the_encoder(stage: Stage) -> None:
+    (outputs,) = stage.send(np.zeros(3 * RATE, np.float32)).values()
+    assert outputs["VALID"].tolist() == [[0]]
+    assert outputs["NO_SPEECH"].tolist() == [[1.0]]
+    assert outputs["HIDDEN"].shape == (1, 1, 1, 384)
+    assert not outputs["HIDDEN"].any()
+    assert stage.encoder.batches == []
+
+
+def test_only_the_window_with_sound_is_encoded(stage: Stage) -> None:
+    sound = np.concatenate([noise(29), np.zeros(20 * RATE, np.float32)])
+    (outputs,) = stage.send(sound).values()
+    assert outputs["VALID"].tolist() == [[1500, 0]]
+    assert outputs["NO_SPEECH"].tolist() == [[0.0, 1.0]]
+    assert stage.encoder.batches == [(1, 80, 3000)]
+
+
+@pytest.mark.parametrize("samples", [1, 2, 159, 200, 401])
+def test_very_short_clips_are_answered(stage: Stage, samples: int) -> None:
+    (outputs,) = stage.send(noise(1)[:samples]).values()
+    assert outputs["HIDDEN"].shape[0] == 1
+
+
+def test_min_frames_encodes_in_the_long_bucket(stage: Stage) -> None:
+    (outputs,) = stage.send(noise(1), min_frames=3000).values()
+    assert outputs["VALID"].tolist() == [[1500]]
+
+
+def test_a_bad_member_fails_alone(stage: Stage) -> None:
+    stage.hold()
+    good = [stage.send(noise(1, amplitude=0.01, seed=k), f"good{k}") for k in range(3)]
+    bad = stage.send(noise(1, amplitude=1.9), "bad")
+    stage.until_waiting(4)
+    stage.encoder.refuses_above = float(log_mel(noise(1, amplitude=0.2), 1500).max())
+    stage.encoder.open.set()
+    assert "code=INVALID_INPUT stage=asr_encoder turn=bad] too loud" in bad.error()
+    assert all(sender.error() == "" for sender in good)
+    assert [shape[0] for shape in stage.encoder.batches] == [1, 4, 1, 1, 1, 1]
+
+
+def test_bad_input_never_reaches_the_encoder(stage: Stage) -> None:
+    assert "code=INVALID_INPUT stage=encode turn=t] AUDIO has no samples" in (
+        stage.send(np.zeros(0, np.float32)).error()
+    )
+    assert "AUDIO lasts 61.00 s" in stage.send(np.zeros(61 * RATE, np.float32)).error()
+    assert stage.encoder.batches == []
+
+
+def test_a_request_without_audio_is_told_so(stage: Stage) -> None:
+    request = arriving({})
+    stage.model.execute([request])
+    assert "input AUDIO is missing" in request.sender.error()
+
+
+def test_a_cancelled_turn_that_waits_is_answered_at_once(stage: Stage) -> None:
+    holder = stage.hold()
+    doomed = stage.send(noise(1), "doomed")
+    stage.until_waiting(1)
+    stage.cancel("doomed")
+    assert "code=CANCELLED" in doomed.error()
+    assert not holder.ended.is_set()
+    stage.encoder.open.set()
+    assert holder.error() == ""
+    assert len(stage.encoder.batches) == 1
+
+
+def test_a_cancelled_turn_in_the_running_batch_stays_open_until_its_end(stage: Stage) -> None:
+    """An exec without an open request would take the server down at unload."""
+    holder = stage.hold()
+    stage.cancel("holder")
+    bystander = stage.send(noise(1), "bystander")
+    stage.until_waiting(1)
+    assert not holder.ended.is_set()
+    stage.encoder.open.set()
+    assert "code=CANCELLED" in holder.error()
+    assert bystander.error() == ""
+
+
+def test_a_caller_who_has_left_is_dropped_before_encoding(stage: Stage) -> None:
+    stage.hold()
+    gone = stage.send(noise(1), "gone")
+    stage.until_waiting(1)
+    gone.cancelled = True
+    stage.encoder.open.set()
+    assert "code=CANCELLED" in gone.error()
+    assert len(stage.encoder.batches) == 1
+
+
+def test_more_than_max_waiting_requests_are_refused_with_a_time_to_come_back(stage: Stage) -> None:
+    stage.hold()
+    accepted = [stage.send(noise(0.2), f"t{k}") for k in range(11)]
+    refused = stage.send(noise(0.2), "late").error()
+    assert "code=OVERLOADED" in refused
+    assert "retry_after_ms=" in refused
+    stage.encoder.open.set()
+    assert all(sender.error() == "" for sender in accepted)
+
+
+def test_a_crash_of_the_encoder_call_answers_everybody_and_the_stage_goes_on(stage: Stage) -> None:
+    stage.hold()
+    waiting = stage.send(noise(1), "waiting")
+    stage.until_waiting(1)
+    MODELS.pop("asr_encoder")
+    stage.encoder.open.set()
+    assert "code=STAGE_FAILED" in waiting.error()
+    MODELS["asr_encoder"] = stage.encoder
+    (outputs,) = stage.send(noise(1), "next").values()
+    assert outputs["VALID"].tolist() == [[750]]
+
+
+def test_random_traffic_is_answered_once_each(stage: Stage) -> None:
+    rng = np.random.default_rng(5)
+    senders = []
+    for k in range(30):
+        senders.append(stage.send(noise(float(rng.uniform(0.01, 1.5)), seed=k), f"t{k}"))
+        if rng.random() < 0.3:
+            stage.cancel(f"t{rng.integers(0, k + 1)}")
+        if rng.random() < 0.4:
+            senders[int(rng.integers(0, k + 1))].wait()
+    for sender in senders:
+        assert sender.wait() is not None
+        assert (sender.finals, len(sender.responses)) == (1, 1)
