@@ -1,0 +1,1 @@
+"""The user's side: typed clients (`client.turns`), audio files, and a command line."""

@@ -1,0 +1,76 @@
+"""The command line: `python -m client run | turn | transcribe | speak`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from client import commands
+from client.calls import TIMEOUT_S
+from deploy.errors import DeployError
+from python_backends.errors import StageError
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status: 0 all held, 1 with one line on stderr, 130 by Ctrl-C."""
+    arguments = parser().parse_args(argv)
+    try:
+        arguments.command(arguments)
+    except (StageError, DeployError, OSError) as fault:
+        commands.progress.print(Text(f"error: {fault}", style="red"), soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="python -m client", description=__doc__)
+    chosen = top.add_subparsers(required=True, metavar="COMMAND")
+    run = _command(chosen, "run", commands.run, "start a server, speak one turn, check the reply")
+    turn = _command(chosen, "turn", commands.turn, "speak one turn with a running server")
+    transcribe = _command(chosen, "transcribe", commands.transcribe, "print what a recording says")
+    speak = _command(chosen, "speak", commands.speak, "have a text spoken into a file")
+    run.add_argument("file", type=Path, nargs="?", default=commands.DEFAULT_SAMPLE)
+    run.add_argument("--out", type=Path, default=Path("out/reply.wav"), help="the reply's sound")
+    run.add_argument("--json", type=Path, default=Path("out/run.json"), help="all figures")
+    turn.add_argument("file", type=Path, help="wav, flac or ogg")
+    turn.add_argument("--history", type=Path, help="JSON list of {role, text}, oldest first")
+    turn.add_argument("--out", type=Path, help="where the reply's sound goes (wav)")
+    turn.add_argument("--json", type=Path, help="where all figures go")
+    transcribe.add_argument("file", type=Path, help="wav, flac or ogg")
+    speak.add_argument("text")
+    speak.add_argument("--out", type=Path, default=Path("out/speech.wav"), help="where it goes")
+    for command in (turn, transcribe, speak):
+        command.add_argument("--server", default="127.0.0.1:8001", metavar="HOST:PORT")
+    for command in (run, turn, speak):
+        _add_options(command)
+    return top
+
+
+def _command(
+    chosen: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    command: object,
+    purpose: str,
+) -> argparse.ArgumentParser:
+    added = chosen.add_parser(name, help=purpose, description=purpose)
+    added.set_defaults(command=command)
+    added.add_argument("--timeout-s", type=float, default=TIMEOUT_S, help="for the whole answer")
+    return added
+
+
+def _add_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--max-tokens", type=int, help="of the answer")
+    command.add_argument("--temperature", type=float, help="of the answer's words; 0 is greedy")
+    command.add_argument("--seed", type=int, help="of every random draw")
+    command.add_argument("--no-stream", action="store_true", help="one piece, one chunk")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""What the command line does: each command speaks with one server and shows what came back."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from client import audio
+from client.record import TurnRecord
+from client.report import TurnReport, figures, require
+from client.turns import TurnChunk, TurnClient, TurnOptions, TurnStream, Utterance
+from python_backends.ar_loop.prompt import parse_history
+from python_backends.errors import InvalidInput
+
+SAMPLES = Path(__file__).resolve().parent.parent / "samples"
+DEFAULT_SAMPLE = SAMPLES / "order-1.wav"
+
+out = Console(soft_wrap=True)
+progress = Console(stderr=True)
+
+
+def transcribe(arguments: Namespace) -> None:
+    """Print what is said in a recording."""
+    sound = audio.read(arguments.file)
+    with _client(arguments) as client, progress.status("listening"):
+        heard = client.transcribe(sound).text.strip()
+    out.print(Text(heard))
+
+
+def speak(arguments: Namespace) -> None:
+    """Have a text spoken into a file."""
+    with _client(arguments) as client, progress.status("speaking"):
+        record = _received(client.speak(arguments.text, options=_options(arguments)))
+    if not record.speech_s:
+        raise InvalidInput(f"there is nothing to say in {arguments.text!r}")
+    _write_speech(record, arguments.out)
+    out.print(figures(TurnReport.of(record), record))
+
+
+def turn(arguments: Namespace) -> None:
+    """Speak one turn with a running server."""
+    sound = audio.read(arguments.file)
+    history = _history(arguments.history)
+    with _client(arguments) as client:
+        record = _spoken(client, sound, history, _options(arguments))
+    _tell(TurnReport.of(record), record, arguments)
+
+
+def run(arguments: Namespace) -> None:
+    """Start a server, speak one turn, hear the reply again; StageFailed unless all of it held."""
+    sound = audio.read(arguments.file)
+    with (
+        _embedded_server() as address,
+        TurnClient(address, timeout_s=arguments.timeout_s) as client,
+    ):
+        record = _spoken(client, sound, [], _options(arguments))
+        report = TurnReport.of(record)
+        if record.speech_s:
+            reply = audio.resample(record.speech, record.sample_rate_hz, audio.HEARD_RATE_HZ)
+            with progress.status("hearing the reply again"):
+                report = report.with_reply_heard(client.transcribe(reply).text)
+        _tell(report, record, arguments)
+    require(report.problems(said=_said(arguments.file)))
+
+
+@contextmanager
+def _embedded_server() -> Iterator[str]:
+    """The address of a server of our own, for the time of the block."""
+    from deploy.launcher import Server
+
+    with ExitStack() as stack:
+        with progress.status("starting the server") as status:
+            server = Server(progress=lambda line: status.update(f"starting: {escape(line)}"))
+            stack.enter_context(server)
+        try:
+            yield server.grpc_address
+        finally:
+            with progress.status("stopping the server"):
+                stack.close()
+
+
+def _client(arguments: Namespace) -> TurnClient:
+    return TurnClient(arguments.server, timeout_s=arguments.timeout_s)
+
+
+def _spoken(
+    client: TurnClient, sound: audio.Floats, history: Sequence[Utterance], options: TurnOptions
+) -> TurnRecord:
+    """One turn, shown as it arrives."""
+    with progress.status("waiting for the answer"):
+        return _received(client.turn(sound, history, options=options), show=True)
+
+
+def _received(stream: TurnStream, *, show: bool = False) -> TurnRecord:
+    record = TurnRecord(stream.turn_id, stream.sent_ns)
+    with stream:
+        for chunk in stream:
+            record.add(chunk)
+            if show:
+                _show(chunk)
+    return record
+
+
+def _show(chunk: TurnChunk) -> None:
+    for label, text in (("heard", chunk.heard), ("says", chunk.text)):
+        if text.strip():
+            out.print(Text(f"{label:<12}{text.strip()}"))
+
+
+def _tell(report: TurnReport, record: TurnRecord, arguments: Namespace) -> None:
+    out.print(figures(report, record))
+    if arguments.out and record.speech_s:
+        _write_speech(record, arguments.out)
+    if arguments.json:
+        report.write(arguments.json)
+        out.print(Text(f"written     {arguments.json}"))
+
+
+def _write_speech(record: TurnRecord, path: Path) -> None:
+    audio.write(path, record.speech, record.sample_rate_hz)
+    out.print(Text(f"written     {path}"))
+
+
+def _history(path: Path | None) -> list[Utterance]:
+    try:
+        return parse_history(path.read_text("utf-8")) if path else []
+    except (OSError, UnicodeDecodeError) as fault:
+        raise InvalidInput(f"{path} cannot be read as UTF-8 text: {fault}") from fault
+
+
+def _options(arguments: Namespace) -> TurnOptions:
+    return TurnOptions(
+        max_tokens=arguments.max_tokens,
+        temperature=arguments.temperature,
+        seed=arguments.seed,
+        stream=False if arguments.no_stream else None,
+    )
+
+
+def _said(path: Path) -> str | None:
+    """What a recording of ours says; None for others."""
+    if path.resolve().parent != SAMPLES:
+        return None
+    texts: dict[str, str] = json.loads((SAMPLES / "texts.json").read_text("utf-8"))
+    return texts.get(path.name)
