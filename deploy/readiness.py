@@ -24,7 +24,7 @@ VARIABLE_DIM = 16
 """What a probe puts for -1: even, and above the 10 context frames of the vocoder."""
 
 NATIVE_BACKENDS = frozenset({"onnxruntime", "tensorrt"})
-SEQUENCE_ID = 2**63 + 1
+SEQUENCE_ID = "probe"
 FINAL = "triton_final_response"
 
 
@@ -41,7 +41,7 @@ def probe_request(config: Any) -> Any:
     for tensor in control or [tensor for tensor in config.input if not tensor.optional]:
         _add_input(request, config, tensor)
     if config.HasField("sequence_batching"):
-        request.parameters["sequence_id"].uint64_param = SEQUENCE_ID
+        request.parameters["sequence_id"].string_param = SEQUENCE_ID
         request.parameters["sequence_start"].bool_param = True
         request.parameters["sequence_end"].bool_param = True
     return request

@@ -19,8 +19,9 @@ class ServerLog:
         return self.path.read_text(errors="replace")
 
     def tail(self, lines: int = 30) -> str:
-        """The last lines."""
-        return "\n".join(self.text().splitlines()[-lines:])
+        """The last lines, without the server's tables."""
+        told = [line for line in self.text().splitlines() if line and line[0] not in "+|"]
+        return "\n".join(told[-lines:])
 
     def loaded(self) -> list[str]:
         """Models loaded so far, the newest last."""

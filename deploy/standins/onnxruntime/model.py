@@ -101,7 +101,7 @@ def _zeros(config: Mapping[str, Any]) -> Arrays:
             raise ValueError(f"state {state['input_name']}: only zero_data is served here")
         dtype = pb_utils.triton_string_to_numpy(state["data_type"])
         dims = given[0]["dims"] if given else state["dims"]
-        initial[state["input_name"]] = np.zeros([1, *dims], dtype)
+        initial[state["input_name"]] = np.zeros([1, *map(int, dims)], dtype)
     return initial
 
 

@@ -148,7 +148,8 @@ def _differences(
 
 
 def _declared(tensor: Mapping[str, Any], batched: bool) -> tuple[str, list[int]]:
-    return tensor["data_type"], [-1] * batched + list(tensor["dims"])
+    """Dims of states come as strings in the server's JSON."""
+    return tensor["data_type"], [-1] * batched + [int(dim) for dim in tensor["dims"]]
 
 
 def _fits(declared: tuple[str, list[int]], present: tuple[str, list[Any]]) -> bool:
