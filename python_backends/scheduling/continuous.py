@@ -74,13 +74,20 @@ class ContinuousBatch(Generic[T]):
     prefilling: Member[T] | None = None
     _moves: list[Move] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if min(self.slots, self.prefill_chunk) < 1 or self.capacity < 2:
+            raise ValueError("slots and prefill_chunk must be at least 1, capacity at least 2")
+
     def join(self, member: Member[T]) -> None:
-        """Queue a member; it is prefilled in the order of arrival. ValueError if it cannot fit."""
+        """Queue a member; it is prefilled in the order of arrival. ValueError if it cannot fit.
+
+        `max_new` is cut to what the row holds; the last token drawn is never written to it.
+        """
         if not 0 < member.prompt < self.capacity:
             raise ValueError(f"a prompt of {member.prompt} tokens; 1 to {self.capacity - 1} fit")
         if member.max_new < 1:
             raise ValueError("max_new must be at least 1")
-        member.max_new = min(member.max_new, self.capacity - member.prompt)
+        member.max_new = min(member.max_new, self.capacity - member.prompt + 1)
         self.waiting.append(member)
 
     def plan(self) -> Plan[T] | None:
@@ -132,7 +139,7 @@ class ContinuousBatch(Generic[T]):
         return [*self.rows, *([self.prefilling] if self.prefilling else []), *self.waiting]
 
     def check_integrity(self) -> None:
-        """Rows fit the pool, nobody is in two places, every row is exactly as long as its tokens."""
+        """Rows fit the pool, nobody is in two places, every row is as long as its tokens."""
         everybody = self.members()
         assert len({id(member) for member in everybody}) == len(everybody)
         assert len(self.rows) + (self.prefilling is not None) <= self.slots

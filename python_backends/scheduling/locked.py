@@ -9,7 +9,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Waiting(Generic[K, T]):
     item: T
     key: K
@@ -53,9 +53,16 @@ class LockedBatch(Generic[K, T]):
         self._running = ()
 
     def drop(self, unwanted: Callable[[T], bool]) -> list[T]:
-        """Take out and return waiting items; members of the running batch stay until its end."""
-        dropped = [entry.item for entry in self._waiting if unwanted(entry.item)]
-        self._waiting = deque(entry for entry in self._waiting if not unwanted(entry.item))
+        """Take out and return waiting items, each asked once; the running batch stays until its
+        end."""
+        dropped: list[T] = []
+        kept: deque[_Waiting[K, T]] = deque()
+        for entry in self._waiting:
+            if unwanted(entry.item):
+                dropped.append(entry.item)
+            else:
+                kept.append(entry)
+        self._waiting = kept
         return dropped
 
     @property

@@ -26,7 +26,7 @@ class InOrder:
         state = self._turns.setdefault(turn, _Turn())
         if position in state.held or position < state.next:
             raise ValueError(f"response {position} of turn {turn!r} was made twice")
-        if len(state.held) >= self.limit:
+        if position != state.next and len(state.held) >= self.limit:
             raise ValueError(f"turn {turn!r} holds back more than {self.limit} responses")
         state.held[position] = (ends_piece, ends_turn, send)
         while state.next in state.held:

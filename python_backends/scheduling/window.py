@@ -68,15 +68,21 @@ class ConditionalWindow(Generic[K, T]):
         self._ready.setdefault(bucket, deque()).append(_Ready(item, now))
 
     def drop(self, unwanted: Callable[[T], bool]) -> list[T]:
-        """Take out and return every ready item for which `unwanted` holds."""
+        """Take out and return every ready item for which `unwanted` holds; each is asked once."""
         dropped: list[T] = []
         for bucket, queue in list(self._ready.items()):
-            dropped += [entry.item for entry in queue if unwanted(entry.item)]
-            self._keep(bucket, deque(entry for entry in queue if not unwanted(entry.item)))
+            kept: deque[_Ready[T]] = deque()
+            for entry in queue:
+                if unwanted(entry.item):
+                    dropped.append(entry.item)
+                else:
+                    kept.append(entry)
+            self._keep(bucket, kept)
         return dropped
 
     def release(self, now: float, *, free_since: float | None) -> Release[K, T] | None:
-        """The batch that leaves now; None while the encoder is busy (`free_since` None) or waiting pays."""
+        """The batch that leaves now; None while waiting pays, or the encoder is busy (`free_since`
+        None)."""
         if free_since is None:
             return None
         for bucket, queue in sorted(self._ready.items(), key=lambda pair: pair[1][0].since):
