@@ -97,6 +97,12 @@ class Llama(nn.Module):
             grown.append(layer)
         return self.norm(x), grown
 
+    def block(self, layer: int) -> Block:
+        """One layer, typed."""
+        block = self.blocks[layer]
+        assert isinstance(block, Block)
+        return block
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., width] -> logits [..., vocabulary]."""
         return hidden @ self.embedding.weight.T

@@ -1,0 +1,1 @@
+"""Whisper tiny.en: CTranslate2 weights, the reference model and its graphs."""
