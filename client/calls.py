@@ -30,7 +30,7 @@ def error_of(fault: Any, turn_id: str, timeout_s: float) -> StageError:
     details = fault.details() or ""
     known = parse(details)
     if known:
-        return known
+        return known.at("", turn_id)
     match fault.code():
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             late = f"no complete answer within {timeout_s:g} s"

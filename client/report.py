@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
@@ -82,7 +82,8 @@ class TurnReport:
         """Write all figures as JSON, at once or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        content = json.dumps(_rounded(asdict(self)), indent=2, ensure_ascii=False)
+        partial.write_text(content + "\n", "utf-8")
         os.replace(partial, path)
 
 
@@ -123,6 +124,13 @@ def _stage_table(record: TurnRecord) -> Table:
         end_s = (max(event.end_ns for event in spans) - zero_ns) * NS
         table.add_row(stage, *(f"{seconds:.3f} s" for seconds in (start_s, waits, works, end_s)))
     return table
+
+
+def _rounded(value: Any) -> Any:
+    """The same figures to a tenth of a millisecond."""
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _unlike(said: str | None, heard: str) -> bool:

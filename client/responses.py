@@ -100,7 +100,7 @@ class TurnReader:
         """
         if message.error_message:
             self.finals += 1
-            raise from_text(message.error_message, turn=self.turn_id)
+            raise from_text(message.error_message).at("", self.turn_id)
         response = message.infer_response
         self._check_alive(response)
         chunk = self._chunk(response, received_ns) if response.outputs else None

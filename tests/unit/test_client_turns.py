@@ -182,13 +182,14 @@ def test_an_error_is_final_and_keeps_its_kind(speak: Speak) -> None:
         yield failure(
             request,
             "in ensemble 'voice_turn', [tristage code=OVERLOADED stage=think "
-            "retry_after_ms=250 turn=a1] 64 turns are running",
+            "retry_after_ms=250] 64 turns are running",
         )
         one_chunk_then_silence(request, context)
 
     with pytest.raises(Overloaded, match="64 turns are running") as caught:
         speak(script)
     assert (caught.value.stage, caught.value.retry_after_ms) == ("think", 250)
+    assert len(caught.value.turn) == 32
 
 
 @either
