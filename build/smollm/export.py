@@ -11,7 +11,6 @@ import torch
 from build.quantize import int8_weights
 from build.smollm import lora, weights
 from build.smollm.model import Block, Llama, rotary_angles
-from build.smollm.train_orders import ADAPTERS
 from build.step_graph import (
     Floats,
     FusedKernels,
@@ -30,7 +29,7 @@ def merged_model() -> Llama:
     """SmolLM2 with the committed adapters added into its weights."""
     model = Llama(weights.config())
     model.load_state_dict(weights.state_dict())
-    return lora.merge(model, lora.load(ADAPTERS)).eval()
+    return lora.merge(model, lora.load(lora.ADAPTERS)).eval()
 
 
 def step_model(model: Llama, kernels: type[StepGraph], capacity: int | str) -> onnx.ModelProto:
@@ -96,8 +95,7 @@ def export_portable(target: Path) -> None:
 
 def export_generation(target: Path) -> None:
     """think_step/1/generation.json: the ids that end an answer."""
-    end = weights.tokenizer().token_to_id("<|im_end|>")
-    target.write_text(json.dumps({"end": [end]}))
+    target.write_text(json.dumps({"end": [weights.end_token()]}))
 
 
 def export_tokenizer(target: Path) -> None:
@@ -118,4 +116,4 @@ PORTABLE: dict[tuple[str, str], Callable[[Path], None]] = {
 
 def sources() -> list[Path]:
     """The weights files the artefacts are made of."""
-    return [weights.path(), ADAPTERS]
+    return [weights.path(), lora.ADAPTERS]

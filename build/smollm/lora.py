@@ -10,6 +10,9 @@ from torch.nn import functional
 
 from build.smollm.model import Llama
 
+ADAPTERS = Path(__file__).parents[2] / "weights" / "orders" / "adapters.safetensors"
+"""The committed ordering adapters."""
+
 RANK = 8
 SCALE = 2.0
 """alpha / rank."""

