@@ -39,6 +39,7 @@ class StageBackend:
         self._dead = DeadTurns()
         self._open: set[Request] = set()
         self._lock = threading.Lock()
+        self._broken = self._closing = False
         self._loop = self.make_loop(self._config)
         self._thread = threading.Thread(target=self._serve, name=self._config.name)
         self._thread.start()
@@ -47,16 +48,19 @@ class StageBackend:
         """Enqueue; nothing is answered here but control requests and refusals."""
         for native in requests:
             request = Request(native, self._config.name, self._ended)
-            with self._lock:
-                self._open.add(request)
             try:
                 self._accept(request)
             except StageError as error:
                 request.fail(error)
+            except Exception:
+                self._log_fault("accepting a request failed")
+                request.fail(StageFailed("the stage failed while accepting the request"))
 
     def finalize(self) -> None:
         """Called when no request is open any more."""
-        self._inbox.put(Closed())
+        with self._lock:
+            self._closing = True
+            self._inbox.put(Closed())
         self._thread.join()
 
     def _accept(self, request: Request) -> None:
@@ -66,19 +70,26 @@ class StageBackend:
         request.parse_options()
         if request.turn in self._dead:
             raise Cancelled("the turn was cancelled before this stage began it")
-        self._inbox.put(Arrived(request))
+        with self._lock:
+            if self._broken:
+                raise StageFailed("the stage could not be restarted after a failure")
+            self._open.add(request)
+            self._inbox.put(Arrived(request))
 
     def _control(self, request: Request) -> None:
         try:
             order = json.loads(request.text("CONTROL"))
-        except ValueError:
+        except (ValueError, RecursionError):
             order = None
         match order:
             case {"cancel": str(turn)} if turn:
                 self._dead.add(turn)
-                self._inbox.put(CancelTurn(turn))
-            case {"probe": True}:
+                with self._lock:
+                    self._inbox.put(CancelTurn(turn))
+            case {"probe": True} if not self._broken:
                 pass
+            case {"probe": True}:
+                raise StageFailed("the stage could not be restarted after a failure")
             case _:
                 raise InvalidInput('CONTROL accepts {"cancel": turn id} and {"probe": true}')
         request.acknowledge()
@@ -94,14 +105,33 @@ class StageBackend:
                 self._loop.run(self._inbox)
                 return
             except Exception:
-                pb_utils.Logger.log_error(
-                    f"the loop of {self._config.name} failed\n{traceback.format_exc()}"
-                )
-                self._fail_open("the stage failed while serving; it has been restarted")
+                self._log_fault("the loop failed")
+            self._renew_inbox()
+            try:
                 self._loop = self.make_loop(self._config)
+            except Exception:
+                self._log_fault("the loop could not be restarted")
+                self._refuse_for_ever()
+                return
+
+    def _renew_inbox(self) -> None:
+        """Fail whatever is open; nothing that was meant for the old loop reaches the next one."""
+        with self._lock:
+            self._inbox = Inbox()
+            if self._closing:
+                self._inbox.put(Closed())
+        self._fail_open("the stage failed while serving; it has been restarted")
+
+    def _refuse_for_ever(self) -> None:
+        with self._lock:
+            self._broken = True
+        self._fail_open("the stage could not be restarted after a failure")
 
     def _fail_open(self, message: str) -> None:
         with self._lock:
             doomed = list(self._open)
         for request in doomed:
             request.fail(StageFailed(message))
+
+    def _log_fault(self, what: str) -> None:
+        pb_utils.Logger.log_error(f"{self._config.name}: {what}\n{traceback.format_exc()}")

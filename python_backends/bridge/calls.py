@@ -30,7 +30,10 @@ def call(
         request_id=turn,
         parameters=dict(parameters or {}),
     )
-    response = request.exec()
+    try:
+        response = request.exec()
+    except pb_utils.TritonModelException as fault:
+        raise from_text(str(fault), stage=model, turn=turn) from fault
     if response.has_error():
         raise from_text(response.error().message(), stage=model, turn=turn)
     found = {tensor.name(): tensor.as_numpy().copy() for tensor in response.output_tensors()}

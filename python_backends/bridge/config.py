@@ -1,10 +1,11 @@
 """A model's config.pbtxt as its backend sees it."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 S = TypeVar("S")
 
@@ -45,28 +46,51 @@ class ModelConfig:
         return self.repository / (model or self.name) / self.version / file
 
     def settings(self, kind: type[S]) -> S:
-        """The parameters as a frozen dataclass. ValueError lists unknown and missing keys."""
+        """The parameters as a frozen dataclass of bool, int, float and str fields.
+
+        ValueError lists unknown and missing keys, or names the one that cannot be read.
+        """
         known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
         unknown = sorted(set(self.parameters) - set(known))
-        needed = {name for name, field in known.items() if field.default is MISSING}
+        needed = {name for name, field in known.items() if _is_needed(field)}
         missing = sorted(needed - set(self.parameters))
         if unknown or missing:
             raise ValueError(
                 f"parameters of model {self.name!r}: unknown {unknown}, missing {missing}; "
                 f"known: {sorted(known)}"
             )
-        values = {
-            key: _typed(key, str(known[key].type), value) for key, value in self.parameters.items()
-        }
-        return kind(**values)
+        types = get_type_hints(kind)
+        return kind(**{key: _read(key, types[key], v) for key, v in self.parameters.items()})
 
 
-def _typed(name: str, kind: str, value: str) -> Any:
-    """`value` read as int, float, bool or str, by the name of the field's type."""
-    if "bool" in kind:
-        if value not in ("true", "false"):
-            raise ValueError(f"parameter {name!r} is {value!r}; true or false is accepted")
-        return value == "true"
-    if "int" in kind:
-        return int(value)
-    return float(value) if "float" in kind else value
+def _is_needed(field: "Field[Any]") -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _read(name: str, kind: type, value: str) -> bool | int | float | str:
+    """`value` as `kind`; ValueError names the parameter."""
+    try:
+        return _READERS[kind](value)
+    except ValueError as fault:
+        raise ValueError(f"parameter {name!r} is {value!r}, not {kind.__name__}") from fault
+
+
+def _bool(value: str) -> bool:
+    if value not in ("true", "false"):
+        raise ValueError(value)
+    return value == "true"
+
+
+def _float(value: str) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+_READERS: dict[type, Callable[[str], bool | int | float | str]] = {
+    bool: _bool,
+    int: int,
+    float: _float,
+    str: str,
+}

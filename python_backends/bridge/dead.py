@@ -2,6 +2,7 @@
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 KEEP_S = 60.0
 LIMIT = 4096
@@ -10,19 +11,21 @@ LIMIT = 4096
 class DeadTurns:
     """A bounded set of turn ids whose members expire. Thread-safe for single operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._until: OrderedDict[str, float] = OrderedDict()
 
     def add(self, turn: str) -> None:
-        """Remember a cancelled turn."""
-        self._until[turn] = time.monotonic() + KEEP_S
+        """Remember a cancelled turn; those who have expired, or are too many, are forgotten."""
+        now = self._clock()
+        self._until[turn] = now + KEEP_S
         self._until.move_to_end(turn)
-        while len(self._until) > LIMIT:
+        while len(self._until) > LIMIT or next(iter(self._until.values())) <= now:
             self._until.popitem(last=False)
 
     def __contains__(self, turn: object) -> bool:
         until = self._until.get(turn) if isinstance(turn, str) else None
-        return until is not None and until > time.monotonic()
+        return until is not None and until > self._clock()
 
     def __len__(self) -> int:
         return len(self._until)

@@ -42,6 +42,7 @@ def turn_of(events: NDArray[np.object_] | None) -> str:
         return ""
     try:
         entry = json.loads(events.reshape(-1)[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
-    return str(entry.get("turn", "")) if isinstance(entry, dict) else ""
+    turn = entry.get("turn") if isinstance(entry, dict) else None
+    return turn if isinstance(turn, str) else ""

@@ -48,10 +48,10 @@ class Inbox:
 
     def take(self, timeout_s: float | None) -> list[Event]:
         """All events that are here. With none, wait for the first one: `timeout_s` seconds, None
-        for ever, 0 not at all."""
+        for ever, 0 or less not at all."""
         events: list[Event] = []
         try:
-            if timeout_s != 0:
+            if timeout_s is None or timeout_s > 0:
                 events.append(self._queue.get(timeout=timeout_s))
             while True:
                 events.append(self._queue.get_nowait())

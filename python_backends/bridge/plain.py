@@ -1,5 +1,6 @@
 """The Triton model class of models that answer inside `execute()`."""
 
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.tensors import to_tensors
-from python_backends.errors import StageError
+from python_backends.errors import StageError, StageFailed
 
 
 class PlainBackend:
@@ -36,5 +37,11 @@ class PlainBackend:
             inputs = {tensor.name(): tensor.as_numpy() for tensor in native.inputs()}
             return pb_utils.InferenceResponse(to_tensors(self.serve(inputs)))
         except StageError as error:
-            wire = error.at(self._config.name, native.request_id()).to_wire()
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(wire))
+            return self._refusal(error, native)
+        except Exception:
+            pb_utils.Logger.log_error(f"{self._config.name} failed\n{traceback.format_exc()}")
+            return self._refusal(StageFailed("the model failed; its log says why"), native)
+
+    def _refusal(self, error: StageError, native: Any) -> Any:
+        wire = error.at(self._config.name, native.request_id()).to_wire()
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(wire))

@@ -1,5 +1,8 @@
 """One open request of a stage."""
 
+import contextlib
+import copy
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -18,6 +21,7 @@ from python_backends.errors import (
     InvalidInput,
     Overloaded,
     StageError,
+    StageFailed,
 )
 
 _CODES: dict[type[StageError], str] = {
@@ -33,7 +37,7 @@ class Request:
     """Inputs copied out, options parsed, answered by any number of responses and one end.
 
     `turn` is the request id; without one, the id that the first stage wrote into EVENTS, or a new
-    one. Raises InvalidInput from the constructor when options are wrong.
+    one. Any thread may answer; whoever ends it first has ended it.
     """
 
     def __init__(self, native: Any, stage: str, on_end: Callable[["Request"], None]) -> None:
@@ -42,6 +46,7 @@ class Request:
         self._sender = native.get_response_sender()
         self._on_end = on_end
         self._open = True
+        self._sending = threading.Lock()
         self._polled_at = 0.0
         self._gone = False
         self._arrays = {tensor.name(): to_array(tensor) for tensor in native.inputs()}
@@ -110,9 +115,18 @@ class Request:
         return events.appended(given, *spans)
 
     def send(self, outputs: Mapping[str, NDArray[Any]]) -> None:
-        """One response of a decoupled model; ignored once the request has ended."""
-        if self._open:
-            self._sender.send(pb_utils.InferenceResponse(to_tensors(outputs)))
+        """One response of a decoupled model; ignored once the request has ended.
+
+        StageFailed when the server does not take it.
+        """
+        response = pb_utils.InferenceResponse(to_tensors(outputs))
+        with self._sending:
+            if not self._open:
+                return
+            try:
+                self._sender.send(response)
+            except pb_utils.TritonModelException as fault:
+                raise StageFailed(f"a response could not be sent: {fault}") from fault
 
     def finish(self, outputs: Mapping[str, NDArray[Any]] | None = None) -> None:
         """End it, with a last response where `outputs` are given; ignored if it has ended."""
@@ -126,20 +140,34 @@ class Request:
         self._end(pb_utils.InferenceResponse([]))
 
     def fail(self, error: StageError) -> None:
-        """End it with an error; ignored if it has ended."""
-        wire = error.at(self.stage, self.turn).to_wire()
+        """End it with an error, which others may be ended with too; ignored if it has ended."""
+        self._end(self._refusal(error))
+
+    def _refusal(self, error: StageError) -> Any:
+        wire = copy.copy(error).at(self.stage, self.turn).to_wire()
         code = getattr(pb_utils.TritonError, _CODES.get(type(error), "INTERNAL"))
-        self._end(pb_utils.InferenceResponse(error=pb_utils.TritonError(wire, code)))
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(wire, code))
 
     def _end(self, response: Any) -> None:
-        if not self._open:
-            return
-        self._open = False
+        with self._sending:
+            if not self._open:
+                return
+            self._open = False
+            try:
+                self._send_last(response)
+            except pb_utils.TritonModelException as fault:
+                self._end_after(fault)
+        self._on_end(self)
+
+    def _send_last(self, response: Any) -> None:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        try:
-            if response is None:
-                self._sender.send(flags=final)
-            else:
-                self._sender.send(response, flags=final)
-        finally:
-            self._on_end(self)
+        if response is None:
+            self._sender.send(flags=final)
+        else:
+            self._sender.send(response, flags=final)
+
+    def _end_after(self, fault: Exception) -> None:
+        """The server did not take the last response: a small error goes instead."""
+        pb_utils.Logger.log_error(f"{self.stage}: turn {self.turn!r}: {fault}")
+        with contextlib.suppress(pb_utils.TritonModelException):
+            self._send_last(self._refusal(StageFailed(f"the answer could not be sent: {fault}")))
