@@ -233,11 +233,11 @@ def _utterance(
     melody = (log_f0 - statistics.log_f0_mean) / statistics.log_f0_std
     channels = [latent, melody[:, None], np.where(voiced, 1.0, -1.0)[:, None]]
     acoustic = np.concatenate(channels, 1).astype(np.float16)
-    pitch = _pitch_tokens(f0, voiced, FRAMES_PER_TICK * ticks, statistics)
+    pitch = pitch_tokens(f0, voiced, FRAMES_PER_TICK * ticks, statistics)
     return Utterance(text, phonemes, ticks, pitch, acoustic)
 
 
-def _pitch_tokens(
+def pitch_tokens(
     f0: NDArray[np.float32],
     voiced: NDArray[np.bool_],
     duration_frames: NDArray[np.int64],

@@ -22,7 +22,7 @@ Form = Literal["gqa", "portable"]
 _OPSET: Final = 24
 _IR_VERSION: Final = 10
 _MICROSOFT: Final = "com.microsoft"
-_POOL: Final = ["B", HEADS, MAX_PHONEMES, HEAD_WIDTH]
+_POOL: Final[list[str | int]] = ["B", HEADS, MAX_PHONEMES, HEAD_WIDTH]
 
 
 def step_model(lm: ProsodyLM, form: Form) -> onnx.ModelProto:

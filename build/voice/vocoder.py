@@ -181,7 +181,8 @@ def _angles() -> NDArray[np.float64]:
 def _analysis_basis() -> NDArray[np.float64]:
     """[N_FFT, 2 * BINS]: windowed DFT, scaled so that a unit cosine peaks at 1 at its bin."""
     window = _hann() / (N_FFT / 4)
-    return np.concatenate([np.cos(_angles()), -np.sin(_angles())], 1) * window[:, None]
+    basis = np.concatenate([np.cos(_angles()), -np.sin(_angles())], 1)
+    return np.asarray(basis * window[:, None])
 
 
 def _synthesis_basis() -> NDArray[np.float64]:
@@ -191,4 +192,4 @@ def _synthesis_basis() -> NDArray[np.float64]:
     window = _hann() / (N_FFT * _HANN_SQUARED_SUM)
     angles = _angles().T
     real, imaginary = both_sides * np.cos(angles), -both_sides * np.sin(angles)
-    return np.concatenate([real, imaginary]) * window
+    return np.asarray(np.concatenate([real, imaginary]) * window)

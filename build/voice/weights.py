@@ -1,7 +1,7 @@
 """The voice in git: `weights/voice/*.safetensors` (fp16) and `speech.json`."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from build.fetch import replacing
-from build.voice.corpus import Basis, Corpus
+from build.voice.corpus import Basis, Corpus, Statistics
 from build.voice.flow_decoder import FlowDecoder
 from build.voice.prosody_lm import ProsodyLM
 from build.voice.teacher import head
@@ -38,6 +38,12 @@ def load_flow() -> FlowDecoder:
 def load_vocoder() -> Vocoder:
     """The vocoder in float32, for inference."""
     return _load(Vocoder(), VOCODER)
+
+
+def load_statistics() -> Statistics:
+    """How F0 is normalised and pitch binned."""
+    described = json.loads(SPEECH.read_text(encoding="utf-8"))
+    return Statistics(**{field.name: described[field.name] for field in fields(Statistics)})
 
 
 def save(model: nn.Module, path: Path) -> None:

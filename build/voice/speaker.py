@@ -1,0 +1,123 @@
+"""Text to sound with the torch modules: what the servers' stages do together, for measurement."""
+
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from build.voice import weights
+from build.voice.corpus import Statistics
+from build.voice.flow_decoder import FlowDecoder
+from build.voice.prosody_lm import ProsodyLM
+from build.voice.teacher import Phonemizer
+from build.voice.vocoder import Vocoder, frame_advance
+from python_backends.diffusion_lock.frames import frame_positions
+from python_backends.speech import (
+    CHANNELS,
+    CONTEXT_FRAMES,
+    DURATIONS,
+    FRAMES_PER_TICK,
+    LATENT,
+    MIN_F0_HZ,
+    NOISE,
+    PITCHES,
+    SAMPLE_RATE_HZ,
+)
+
+_TINY: Final = 1e-9
+
+
+class Speaker:
+    """Speaks a text with given models.
+
+    Args:
+        temperature: of the prosody LM; 0 is greedy.
+        steps: Euler steps of the flow decoder.
+    """
+
+    def __init__(
+        self,
+        prosody: ProsodyLM,
+        flow: FlowDecoder,
+        vocoder: Vocoder,
+        statistics: Statistics,
+        *,
+        temperature: float = 0.0,
+        steps: int = 4,
+    ) -> None:
+        self._prosody = prosody
+        self._flow = flow
+        self._vocoder = vocoder
+        self._statistics = statistics
+        self._temperature = temperature
+        self._steps = steps
+        self._phonemize = Phonemizer()
+
+    @classmethod
+    def from_git(cls, *, temperature: float = 0.0, steps: int = 4) -> "Speaker":
+        """The voice of `weights/voice`."""
+        return cls(
+            weights.load_prosody(),
+            weights.load_flow(),
+            weights.load_vocoder(),
+            weights.load_statistics(),
+            temperature=temperature,
+            steps=steps,
+        )
+
+    @torch.inference_mode()
+    def __call__(self, text: str, seed: int = 0) -> NDArray[np.float32]:
+        """Float32 sound at 24 kHz; the seed fixes prosody, decoding and noise."""
+        rng = np.random.default_rng(seed)
+        phonemes = torch.from_numpy(self._phonemize(text))
+        prosody = self._prosody.generate(phonemes, self._gumbel(len(phonemes), rng))
+        acoustic = self._decode(phonemes, prosody, rng)
+        return self._vocode(acoustic, rng)
+
+    def _gumbel(self, steps: int, rng: np.random.Generator) -> torch.Tensor:
+        uniform = rng.random((steps, DURATIONS + PITCHES))
+        gumbel = -np.log(-np.log(uniform + _TINY) + _TINY)
+        return torch.from_numpy((self._temperature * gumbel).astype(np.float32))
+
+    def _decode(
+        self, phonemes: torch.Tensor, prosody: torch.Tensor, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Acoustic frames [T, CHANNELS]; a duration token of 0 is read as 1."""
+        ticks = np.maximum(prosody[:, 0].numpy(), 1)
+        frame_phoneme, position = frame_positions(ticks * FRAMES_PER_TICK)
+        condition = self._flow.condition(
+            phonemes[None],
+            prosody[None, :, 1],
+            torch.from_numpy(frame_phoneme)[None],
+            torch.from_numpy(position)[None],
+        )
+        frames = len(frame_phoneme)
+        noise = torch.from_numpy(rng.standard_normal((1, frames, CHANNELS), np.float32))
+        length = torch.tensor([[frames]])
+        return np.asarray(self._flow.sample(noise, condition, length, self._steps)[0].numpy())
+
+    def _vocode(
+        self, acoustic: NDArray[np.float32], rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """The whole utterance in one chunk, its ends repeated as context."""
+        padded = np.pad(acoustic, ((CONTEXT_FRAMES, CONTEXT_FRAMES), (0, 0)), mode="edge")
+        log_f0 = padded[:, LATENT] * self._statistics.log_f0_std + self._statistics.log_f0_mean
+        f0 = np.maximum(np.exp(log_f0), MIN_F0_HZ)
+        inputs = (
+            padded[:, :LATENT],
+            f0,
+            padded[:, LATENT + 1] > 0,
+            pulse_phase(f0),
+            rng.standard_normal((len(padded), NOISE)),
+        )
+        rows = [torch.from_numpy(np.asarray(array, np.float32))[None] for array in inputs]
+        speech, _ = self._vocoder(*rows)
+        return np.asarray(speech[0].numpy())
+
+
+def pulse_phase(f0: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Phase [F], radians in [0, 2 pi), where each frame begins; 0 at the first."""
+    neighbours = np.lib.stride_tricks.sliding_window_view(np.pad(f0, 1, mode="edge"), 3)
+    advance = neighbours.astype(np.float64) @ frame_advance() / SAMPLE_RATE_HZ
+    return np.asarray(2 * np.pi * ((np.cumsum(advance) - advance) % 1))

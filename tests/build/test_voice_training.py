@@ -1,0 +1,112 @@
+"""The training loop, on models and data of a few numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from build.fetch import CACHE_VARIABLE
+from build.voice.batches import stack_padded
+from build.voice.corpus import HELD_OUT, Basis, Corpus, Statistics, Utterance
+from build.voice.flow_decoder import FlowDecoder
+from build.voice.prosody_lm import ProsodyLM
+from build.voice.train_flow import FlowLoss
+from build.voice.train_prosody import cross_entropies
+from build.voice.training import Recipe, Trainer
+from python_backends.speech import CHANNELS, LATENT
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def recipe(steps: int) -> Recipe:
+    return Recipe("line", "data", steps, learning_rate=0.1, warmup_steps=2, weight_decay=0.0)
+
+
+class Line:
+    """Fits y = 3x - 1 with noise; may be interrupted at a step."""
+
+    def __init__(self, stop_after: int = 10**9) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Linear(1, 1)
+        self._left = stop_after
+
+    def __call__(self, rng: np.random.Generator) -> Tensor:
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._left -= 1
+        x = torch.from_numpy(rng.standard_normal((8, 1), np.float32))
+        error = self.model(x) - (3 * x - 1) + 0.01 * torch.randn(8, 1)
+        return error.square().mean()
+
+
+def test_training_fits_and_returns_the_averaged_model(cache: Path) -> None:
+    line = Line()
+    fitted = Trainer(recipe(300), line.model).run(line)
+    assert isinstance(fitted, nn.Linear)
+    assert fitted is not line.model
+    assert fitted.weight.item() == pytest.approx(3, abs=0.05)
+    assert fitted.bias.item() == pytest.approx(-1, abs=0.05)
+
+
+def test_an_interrupted_training_goes_on_to_the_same_weights(cache: Path, tmp_path: Path) -> None:
+    whole = Line()
+    expected = Trainer(recipe(300), whole.model).run(whole).state_dict()
+    (tmp_path / "voice" / "line.checkpoint.pt").unlink()
+    stopped = Line(stop_after=260)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(recipe(300), stopped.model).run(stopped)
+    resumed = Line(stop_after=50)
+    found = Trainer(recipe(300), resumed.model).run(resumed).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_checkpoint_of_another_recipe_is_not_taken_up(cache: Path) -> None:
+    line, again = Line(), Line(stop_after=10)
+    Trainer(recipe(10), line.model).run(line)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(recipe(11), again.model).run(again)
+
+
+def corpus() -> Corpus:
+    rng = np.random.default_rng(0)
+    utterances = []
+    for count in range(3, 6 + HELD_OUT):
+        ticks = rng.integers(1, 5, count)
+        acoustic = rng.standard_normal((2 * int(ticks.sum()), CHANNELS)).astype(np.float16)
+        phonemes, pitch = rng.integers(0, 178, count), rng.integers(0, 33, count)
+        utterances.append(Utterance("", phonemes, ticks, pitch, acoustic))
+    basis = Basis(np.zeros(1), np.zeros(1), np.ones(LATENT, np.float32), 1.0)
+    return Corpus(utterances, basis, Statistics(5, 1, 4, 6), "")
+
+
+def test_the_flow_loss_reaches_every_weight() -> None:
+    torch.manual_seed(0)
+    model = FlowDecoder()
+    nn.init.normal_(model.leave.weight, std=0.1)
+    for block in model.blocks:
+        nn.init.normal_(block.modulate.weight, std=0.1)
+    FlowLoss(model, corpus())(np.random.default_rng(0)).backward()
+    untouched = [name for name, p in model.named_parameters() if p.grad is None]
+    assert untouched == []
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_the_prosody_loss_of_a_row_does_not_depend_on_its_batch() -> None:
+    torch.manual_seed(0)
+    model, rows = ProsodyLM().eval(), corpus().utterances[:3]
+    alone = [cross_entropies(model, [row])[0].item() for row in rows]
+    lengths = [len(row.phonemes) for row in rows]
+    together = cross_entropies(model, rows)[0].item()
+    assert together == pytest.approx(np.average(alone, weights=lengths), abs=1e-4)
+
+
+def test_rows_are_padded_to_the_longest() -> None:
+    padded = stack_padded([np.array([1, 2, 3]), np.array([4])], -1)
+    assert padded.values.tolist() == [[1, 2, 3], [4, -1, -1]]
+    assert padded.mask.tolist() == [[1, 1, 1], [1, 0, 0]]
