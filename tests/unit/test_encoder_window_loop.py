@@ -62,6 +62,7 @@ class Stage:
 
     def __init__(self, encoder: FakeEncoder) -> None:
         self.encoder = encoder
+        self.sent: list[InferenceResponseSender] = []
         MODELS["asr_encoder"] = encoder
         self.model = TritonPythonModel()
         self.model.initialize(model_args("encode", PARAMETERS, inputs=["AUDIO", "CONTROL"]))
@@ -71,6 +72,7 @@ class Stage:
     ) -> InferenceResponseSender:
         request = arriving({"AUDIO": sound[None]}, request_id=turn, parameters=parameters)
         self.model.execute([request])
+        self.sent.append(request.sender)
         return request.sender
 
     def cancel(self, turn: str) -> None:
@@ -101,8 +103,11 @@ def stage() -> Iterator[Stage]:
     made = Stage(FakeEncoder())
     yield made
     made.encoder.open.set()
+    assert all(sender.wait() is not None for sender in made.sent)
     made.model.finalize()
-    made.model._loop.check_integrity()  # type: ignore[attr-defined]
+    loop = made.model._loop
+    loop.check_integrity()  # type: ignore[attr-defined]
+    assert not loop._clips  # type: ignore[attr-defined]
 
 
 def noise(seconds: float, amplitude: float = 0.5, seed: int = 0) -> NDArray[np.float32]:
@@ -274,6 +279,14 @@ def test_a_crash_of_the_encoder_call_answers_everybody_and_the_stage_goes_on(sta
     MODELS["asr_encoder"] = stage.encoder
     (outputs,) = stage.send(noise(1), "next").values()
     assert outputs["VALID"].tolist() == [[750]]
+
+
+def test_unloading_ends_every_thread() -> None:
+    before = set(threading.enumerate())
+    stage = Stage(FakeEncoder())
+    stage.send(noise(1)).wait()
+    stage.model.finalize()
+    assert set(threading.enumerate()) <= before
 
 
 def test_random_traffic_is_answered_once_each(stage: Stage) -> None:

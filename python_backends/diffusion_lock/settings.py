@@ -1,0 +1,39 @@
+"""Parameters of the model `acoustic`."""
+
+from dataclasses import dataclass
+
+from python_backends.diffusion_lock.solver import SOLVERS
+
+
+@dataclass(frozen=True)
+class AcousticSettings:
+    """Read from config.pbtxt, strictly."""
+
+    condition_model: str
+    step_model: str
+    steps: int
+    """Flow steps where a request names none."""
+
+    solver: str
+    """Solver where a request names none."""
+
+    max_batch: int
+    max_frames: int
+    """Frames of the longest piece."""
+
+    max_waiting: int
+    """Open requests beyond which new ones are refused."""
+
+    patience_ms: float = 500.0
+    """After this wait a later piece ranks with first pieces."""
+
+    hold_s: float = 15.0
+    """How long a finished piece is held back for an earlier one that has not even arrived."""
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.max_batch, self.max_frames, self.max_waiting) < 1:
+            raise ValueError("steps, max_batch, max_frames and max_waiting must be at least 1")
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver {self.solver!r} is none of {sorted(SOLVERS)}")
+        if min(self.patience_ms, self.hold_s) < 0:
+            raise ValueError("patience_ms and hold_s must not be negative")

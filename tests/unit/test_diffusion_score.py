@@ -1,0 +1,54 @@
+"""PROSODY checked and expanded to frames."""
+
+import numpy as np
+import pytest
+
+from python_backends.diffusion_lock.score import to_score
+from python_backends.errors import InvalidInput
+
+
+def prosody(*rows: tuple[int, int, int]) -> np.ndarray:
+    return np.array([rows], np.int32).reshape(1, -1, 3)
+
+
+def test_durations_become_frames() -> None:
+    score = to_score(prosody((0, 4, 0), (43, 10, 17), (0, 2, 0)), 1600)
+    assert score.frames == 16
+    assert score.frame_phoneme.tolist() == [0] * 4 + [1] * 10 + [2] * 2
+    assert score.frame_position.shape == (16, 3)
+    assert score.pitch.tolist() == [0, 17, 0]
+
+
+@pytest.mark.parametrize(("frames", "bucket"), [(1, 80), (80, 80), (81, 160), (1599, 1600)])
+def test_the_bucket_is_the_length_rounded_up(frames: int, bucket: int) -> None:
+    assert to_score(prosody((1, frames, 0)), 1600).bucket(1600) == bucket
+
+
+def test_the_last_bucket_is_no_longer_than_the_limit() -> None:
+    assert to_score(prosody((1, 99, 0)), 100).bucket(100) == 100
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "no phonemes"),
+        ([(1, 0, 0)], r"lasts 0.00 s; a piece of more than 0 and at most 20 s"),
+        ([(1, 800, 0), (2, 801, 0)], r"lasts 20.01 s; .* at most 20 s"),
+        ([(178, 4, 0)], "phoneme of 178 to 178; 0 to 177"),
+        ([(-1, 4, 0)], "phoneme of -1"),
+        ([(1, -4, 0)], "duration of -4"),
+        ([(1, 2_000_000_000, 0), (1, 2_000_000_000, 0)], "duration"),
+        ([(1, 4, 33)], "pitch of 33 to 33; 0 to 32"),
+        ([(1, 4, -1)], "pitch of -1"),
+    ],
+)
+def test_prosody_that_cannot_be_spoken_is_refused(
+    rows: list[tuple[int, int, int]], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        to_score(prosody(*rows), 1600)
+
+
+def test_two_columns_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"shape \[1, 4, 2\]"):
+        to_score(np.zeros((1, 4, 2), np.int32), 1600)
