@@ -1,4 +1,10 @@
-"""Tensors as the stages see them."""
+"""Tensors as the stages see them.
+
+The stub fills `triton_python_backend_utils` only after importing the model, so its names are used
+inside functions alone; annotations must stay unevaluated.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
