@@ -10,7 +10,6 @@ import asyncio
 import atexit
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -118,8 +117,14 @@ class Server:
         if self._run is not None:
             runs.close_run(*self._run)
             self._run = None
-        atexit.unregister(self.stop)
+        atexit.unregister(self._stop_at_exit)
         return code
+
+    def wait(self) -> int:
+        """Wait until the server ends by itself; its exit code."""
+        if self._process is None:
+            raise RuntimeError("the server was not started")
+        return self._process.wait()
 
     def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
         """One real inference of a model; ServerFailed when it does not answer."""
@@ -152,12 +157,14 @@ class Server:
         self.models = repositories.to_load(self._known, self.settings.models)
         self._run = folder, prefix = runs.open_run(self.settings.out)
         self.log = ServerLog(runs.new_log(self.settings.out, folder.name))
-        atexit.register(self.stop)
+        atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
         directory = backends.assemble(folder / "backends", self.settings.backends)
         self._process = self._spawn(self._command(views, directory, prefix))
         self._wait_until_up()
         self._probe_models()
+        if self.log.lost_a_port():
+            raise ServerFailed(self.log.account("the server lost a port to another process"))
 
     def _command(self, views: Sequence[Path], directory: Path, prefix: str) -> list[str]:
         server = backends.tritonserver()
@@ -211,9 +218,12 @@ class Server:
             time.sleep(POLL_S)
 
     def _listens(self) -> bool:
-        with socket.socket() as knock:
-            if knock.connect_ex((processes.LOCALHOST, self.ports.grpc)):
-                return False
+        """All ports are open, told by the log: another's server may answer on a port we lost."""
+        off = {f"--allow-{purpose}=false" for purpose in LISTENERS}.intersection(
+            self.settings.arguments
+        )
+        if self.log.listeners() < len(LISTENERS) - len(off):
+            return False
         with probing(self.grpc_address) as probe:
             return probe.server_is_ready()
 
@@ -235,6 +245,11 @@ class Server:
             probe.infer(config, PROBE_TIMEOUT_S)
         except ServerFailed as failure:
             raise ServerFailed(self.log.account(str(failure))) from failure
+
+    def _stop_at_exit(self, owner: int) -> None:
+        """Not in a forked child, which inherits what its parent registered."""
+        if os.getpid() == owner:
+            self.stop()
 
     def _end_process(self) -> int | None:
         if self._process is None:

@@ -23,6 +23,9 @@ PROBE = b'{"probe": true}'
 VARIABLE_DIM = 16
 """What a probe puts for -1: even, and above the 10 context frames of the vocoder."""
 
+PROBE_COMMAND = -1
+"""Value of COMMAND that a slot engine answers without touching its pool."""
+
 NATIVE_BACKENDS = frozenset({"onnxruntime", "tensorrt"})
 SEQUENCE_ID = "probe"
 FINAL = "triton_final_response"
@@ -108,9 +111,16 @@ def _add_input(request: Any, config: Any, tensor: Any) -> None:
         word = PROBE if tensor.name == "CONTROL" else b""
         request.raw_input_contents.append(_length_prefixed(word) * int(np.prod(shape)))
     else:
-        fill = 1 if config.backend in NATIVE_BACKENDS and "INT" in datatype else 0
-        values: NDArray[Any] = np.full(shape, fill, triton_to_np_dtype(datatype))
-        request.raw_input_contents.append(values.tobytes())
+        values: NDArray[Any] = np.full(shape, _fill(tensor.name, datatype, config.backend))
+        dtype = triton_to_np_dtype(datatype)
+        request.raw_input_contents.append(values.astype(dtype).tobytes())
+
+
+def _fill(name: str, datatype: str, backend: str) -> int:
+    """Ones where a graph may take an integer for a length, which zero would make void."""
+    if name == "COMMAND":
+        return PROBE_COMMAND
+    return 1 if backend in NATIVE_BACKENDS and "INT" in datatype else 0
 
 
 def _datatype(tensor: Any) -> str:

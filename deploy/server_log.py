@@ -6,7 +6,8 @@ from pathlib import Path
 
 LOADED = re.compile(r"successfully loaded '([^']+)'")
 LOAD_FAILED = re.compile(r"failed to load '([^']+)' version \d+: ((?:(?!\\n\\nAt:)[^\n])+)")
-PORT_LOST = re.compile(r"address already in use|failed to (?:start|bind)[^\n]*port", re.IGNORECASE)
+STARTED = re.compile(r"Started (?:GRPCInferenceService|HTTPService|Metrics Service) at")
+PORT_LOST = re.compile(r"failed to start .* service: .*already in use")
 
 
 class ServerLog:
@@ -26,6 +27,10 @@ class ServerLog:
     def loaded(self) -> list[str]:
         """Models loaded so far, the newest last."""
         return LOADED.findall(self.text())
+
+    def listeners(self) -> int:
+        """How many of its ports the server has opened."""
+        return len(STARTED.findall(self.text()))
 
     def lost_a_port(self) -> bool:
         """Somebody else took a port between our look and the server's bind."""

@@ -1,0 +1,76 @@
+# make run        speak a recorded order to a real server, hear the answer (first time: some minutes)
+# make help       the rest
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# The first of these that starts; a pyenv shim may exist without its Python.
+PYTHON ?= $(shell for p in python3.11 python3; do "$$p" -c pass 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+PY := $(VENV)/bin/python
+RUN_INSTALLED := $(VENV)/.run-installed
+DEV_INSTALLED := $(VENV)/.dev-installed
+AUDIO ?=
+ARGS ?=
+
+.PHONY: help doctor run serve build check test test-full train bench-turn clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+doctor: ## is this machine fit? says what is missing, and the command that brings it
+	@test -n "$(PYTHON)" || { echo "missing  Python 3.11: put python3.11 on the PATH" >&2; exit 1; }
+	@$(PYTHON) deploy/doctor.py .
+
+run: $(RUN_INSTALLED) ## speak AUDIO=my.wav (default: a sample order), write out/reply.wav and out/run.json
+	@$(PY) -m build
+	@exec $(PY) -m client run $(if $(AUDIO),"$(AUDIO)") $(ARGS)
+
+serve: $(RUN_INSTALLED) ## run the server in the foreground; ARGS="--ports 8000 8001 8002"
+	@$(PY) -m build
+	@exec $(PY) -m deploy serve $(ARGS)
+
+build: $(RUN_INSTALLED) ## weights to ONNX, only what changed
+	@$(PY) -m build $(ARGS)
+
+check: $(DEV_INSTALLED) ## lint, types, and every config.pbtxt against its graph
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+	@$(PY) -m build
+	@$(PY) -m pytest tests/repository
+
+test: $(DEV_INSTALLED) ## everything that is proved in minutes, with a real server
+	@$(PY) -m build
+	@$(PY) -m pytest tests -m 'not full' $(ARGS)
+
+test-full: $(DEV_INSTALLED) ## the slow proofs
+	@$(PY) -m build
+	@$(PY) -m pytest tests -m full $(ARGS)
+
+train: $(DEV_INSTALLED) ## our own small weights, from scratch (under 45 minutes on 2 cores)
+	@$(PY) -m build.voice train $(ARGS)
+
+bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
+	@$(PY) -m build
+	@$(PY) -m loadtest.bench_turn $(ARGS)
+
+clean: ## remove everything made here but .venv and the download cache
+	@test ! -x $(PY) || $(PY) -m deploy sweep >/dev/null || true
+	@rm -rf out .mypy_cache .ruff_cache .pytest_cache
+	@find model_repository ensemble -path '*/1/*' ! -name .gitkeep -delete
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN_INSTALLED): pyproject.toml | doctor
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) deploy/one_line.py "installing packages" out/logs/install.log \
+		$(PY) -m pip install --disable-pip-version-check -e '.[embedded,build]'
+	@touch $@
+
+$(DEV_INSTALLED): pyproject.toml | doctor
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) deploy/one_line.py "installing packages" out/logs/install.log \
+		$(PY) -m pip install --disable-pip-version-check -e '.[embedded,build,dev,loadtest]'
+	@touch $(RUN_INSTALLED) $@

@@ -1,0 +1,123 @@
+"""`python -m deploy serve`: the server in the foreground. `python -m deploy sweep`: clean up."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from deploy import runs
+from deploy.errors import DeployError
+from deploy.launcher import Server
+from deploy.settings import OUT, Ports, Settings
+
+EXAMPLE = """
+    import numpy, queue
+    from tritonclient.grpc import InferenceServerClient, InferInput
+
+    sound = numpy.zeros((1, 16000), numpy.float32)            # 16 kHz mono, -1 to 1
+    audio = InferInput("AUDIO", list(sound.shape), "FP32")
+    audio.set_data_from_numpy(sound)
+    answers = queue.Queue()
+    client = InferenceServerClient("{grpc}")
+    client.start_stream(lambda result, error: answers.put(error or result.as_numpy("SPEECH")))
+    client.async_stream_infer("turn", [audio], request_id="turn-1")
+    print(answers.get())                                      # 24 kHz mono, piece by piece
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code of the command line."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.action(options))
+    except DeployError as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM; 1 when the server ends by itself."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with Server(_settings(options), Line()) as server:
+            print(_address_book(server), flush=True)
+            server.wait()
+            print(server.log.account("the server ended by itself"), file=sys.stderr)
+            return 1
+    except KeyboardInterrupt:
+        print("\nstopped")
+        return 0
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Remove what killed launchers left behind."""
+    swept = runs.sweep(options.out)
+    print(f"cleaned up after {', '.join(swept)}" if swept else "nothing was left behind")
+    return 0
+
+
+class Line:
+    """Progress in one line: rewritten at a terminal, one line a step elsewhere."""
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if " ready in " in text else ""
+            print(f"\r\033[K{text}", end=end, file=sys.stderr, flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m deploy", description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT, help="where runs and logs are kept")
+    commands = parser.add_subparsers(required=True)
+    server = commands.add_parser("serve", help="start the server, stop it with Ctrl-C")
+    server.set_defaults(action=serve)
+    server.add_argument("--model", action="append", help="only this one and what it calls")
+    server.add_argument(
+        "--set", action="append", default=[], metavar="MODEL.PARAMETER=VALUE", type=_assignment
+    )
+    server.add_argument("--ports", type=int, nargs=3, metavar=("HTTP", "GRPC", "METRICS"))
+    server.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
+    commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
+    return parser
+
+
+def _assignment(text: str) -> tuple[str, str, str]:
+    target, found, value = text.partition("=")
+    model, dot, parameter = target.partition(".")
+    if not (found and dot):
+        raise argparse.ArgumentTypeError(f"{text!r} is not MODEL.PARAMETER=VALUE")
+    return model, parameter, value
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    overrides: dict[str, dict[str, str]] = {}
+    for model, parameter, value in options.set:
+        overrides.setdefault(model, {})[parameter] = value
+    return Settings(
+        models=options.model,
+        overrides=overrides,
+        ports=Ports(*options.ports) if options.ports else None,
+        config_name=options.config_name,
+        out=options.out,
+    )
+
+
+def _address_book(server: Server) -> str:
+    return (
+        f"gRPC     {server.grpc_address}\nHTTP     http://{server.http_address}\n"
+        f"metrics  http://{server.metrics_address}/metrics\nlog      {server.log.path}\n"
+        f"models   {', '.join(server.models)}\n\nFrom Python:\n"
+        f"{EXAMPLE.format(grpc=server.grpc_address)}\nCtrl-C stops it."
+    )
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
