@@ -170,6 +170,27 @@ class Logger:
         Logger.lines.append(("verbose", message))
 
 
+class Metric:
+    def __init__(self) -> None:
+        self._value = 0.0
+
+    def set(self, value: float) -> None:
+        self._value = value
+
+    def value(self) -> float:
+        return self._value
+
+
+class MetricFamily:
+    COUNTER, GAUGE, HISTOGRAM = range(3)
+
+    def __init__(self, name: str, description: str, kind: int) -> None:
+        self.name, self.description, self.kind = name, description, kind
+
+    def Metric(self, labels: Mapping[str, str] | None = None) -> Metric:  # noqa: N802
+        return Metric()
+
+
 def arriving(
     inputs: Mapping[str, NDArray[Any]],
     *,

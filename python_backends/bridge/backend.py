@@ -10,6 +10,7 @@ import triton_python_backend_utils as pb_utils
 
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
+from python_backends.bridge.gauges import OpenRequests
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox
 from python_backends.bridge.request import Request
 from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
@@ -38,6 +39,7 @@ class StageBackend:
         self._inbox = Inbox()
         self._dead = DeadTurns()
         self._open: set[Request] = set()
+        self._gauge = OpenRequests(self._config.name)
         self._lock = threading.Lock()
         self._broken = self._closing = False
         self._loop = self.make_loop(self._config)
@@ -74,6 +76,7 @@ class StageBackend:
             if self._broken:
                 raise StageFailed("the stage could not be restarted after a failure")
             self._open.add(request)
+            self._gauge.set(len(self._open))
             self._inbox.put(Arrived(request))
 
     def _control(self, request: Request) -> None:
@@ -97,6 +100,7 @@ class StageBackend:
     def _ended(self, request: Request) -> None:
         with self._lock:
             self._open.discard(request)
+            self._gauge.set(len(self._open))
 
     def _serve(self) -> None:
         """Run the loop; a bug ends every open request with an error, and a fresh loop goes on."""

@@ -1,0 +1,23 @@
+"""Figures of a stage on Triton's /metrics."""
+
+import triton_python_backend_utils as pb_utils
+
+
+class OpenRequests:
+    """`tristage_open_requests{stage=...}`: requests accepted and not yet answered to the end.
+
+    Zero on an idle server; what stays above is a leak.
+    """
+
+    def __init__(self, stage: str) -> None:
+        family = pb_utils.MetricFamily(
+            name="tristage_open_requests",
+            description="Requests a stage has accepted and not yet answered to the end",
+            kind=pb_utils.MetricFamily.GAUGE,
+        )
+        self._family = family
+        self._metric = family.Metric(labels={"stage": stage})
+
+    def set(self, count: int) -> None:
+        """Publish the present number."""
+        self._metric.set(float(count))
