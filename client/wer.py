@@ -1,7 +1,8 @@
 """Word error rate between a text and what was heard of it."""
 
 import re
-from collections.abc import Sequence
+
+import jiwer
 
 _TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -18,11 +19,11 @@ def words(text: str) -> list[str]:
 
 
 def word_error_rate(reference: str, heard: str) -> float:
-    """Substitutions, deletions and insertions by the reference's words (Levenshtein)."""
+    """Substitutions, deletions and insertions, by the number of words in the reference."""
     expected, got = words(reference), words(heard)
     if not expected:
         return float(bool(got))
-    return _edits(expected, got) / len(expected)
+    return float(jiwer.wer(" ".join(expected), " ".join(got)))
 
 
 def _spoken(token: str) -> list[str]:
@@ -32,13 +33,3 @@ def _spoken(token: str) -> list[str]:
     if tens < 2:
         return [_SMALL[int(token)]]
     return [_TENS[tens - 2], *([_SMALL[ones]] if ones else [])]
-
-
-def _edits(expected: Sequence[str], got: Sequence[str]) -> int:
-    row = list(range(len(got) + 1))
-    for above, word in enumerate(expected):
-        diagonal, row[0] = row[0], above + 1
-        for at, other in enumerate(got, 1):
-            step = min(row[at] + 1, row[at - 1] + 1, diagonal + (word != other))
-            diagonal, row[at] = row[at], step
-    return row[-1]

@@ -1,0 +1,97 @@
+"""Speaking, on the real server."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from client import audio
+from client.responses import TurnChunk
+from client.turns import TurnClient, TurnOptions
+from client.wer import word_error_rate
+from deploy.launcher import Server
+from python_backends.errors import InvalidInput
+
+pytestmark = pytest.mark.server
+
+TEXTS = [
+    "Got it, two cheeseburgers and a large Coke.",
+    "Anything else?",
+    "Sorry, we don't have pizza. Would you like something else?",
+    "Your total is five dollars, please pull forward to the window.",
+]
+GREEDY = TurnOptions(speech_temperature=0.0, seed=7)
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[TurnClient]:
+    with TurnClient(server.grpc_address) as one:
+        yield one
+
+
+def speech(chunks: list[TurnChunk]) -> audio.Floats:
+    return np.concatenate([chunk.speech for chunk in chunks])
+
+
+def test_what_is_spoken_is_heard_again(client: TurnClient) -> None:
+    errors = []
+    for line in TEXTS:
+        sound = audio.resample(speech(list(client.speak(line))), 24_000, 16_000)
+        errors.append(word_error_rate(line, client.transcribe(sound).text))
+    assert np.mean(errors) <= 0.1
+
+
+def test_several_at_once_sound_as_each_alone(client: TurnClient) -> None:
+    def say(line: str) -> audio.Floats:
+        return speech(list(client.speak(line, options=GREEDY)))
+
+    alone = [say(line) for line in TEXTS]
+    with ThreadPoolExecutor(len(TEXTS)) as pool:
+        together = list(pool.map(say, TEXTS))
+    for one, other in zip(alone, together, strict=True):
+        assert one.shape == other.shape
+        assert np.abs(one - other).max() < 1e-3
+
+
+def test_chunks_join_to_what_is_spoken_in_one_piece(client: TurnClient) -> None:
+    whole = TurnOptions(speech_temperature=0.0, seed=7, stream=False)
+    chunked = list(client.speak(TEXTS[3], options=GREEDY))
+    at_once = list(client.speak(TEXTS[3], options=whole))
+    assert len(chunked) > 1
+    assert len(at_once) == 1
+    assert np.abs(speech(chunked) - speech(at_once)).max() < 1e-4
+
+
+@pytest.mark.parametrize("line", ["", " ", "\n", "...", "?!", "👍", "—"])
+def test_text_with_nothing_to_say_makes_no_sound(client: TurnClient, line: str) -> None:
+    chunks = list(client.speak(line))
+    assert [chunk.speech.size for chunk in chunks] == [0]
+
+
+@pytest.mark.parametrize("line", ["hello", "3", "Great 👍🏽!"])
+def test_short_text_is_spoken(client: TurnClient, line: str) -> None:
+    assert speech(list(client.speak(line))).size > 2_400
+
+
+def test_text_beyond_the_limit_is_refused_with_the_limit(client: TurnClient) -> None:
+    with pytest.raises(InvalidInput, match="at most"):
+        list(client.speak("many words " * 200))
+
+
+@pytest.mark.parametrize("solver", ["euler", "midpoint"])
+@pytest.mark.parametrize("steps", [1, 2, 32])
+def test_solver_and_steps_may_be_chosen(client: TurnClient, solver: str, steps: int) -> None:
+    options = TurnOptions(speech_temperature=0.0, steps=steps, solver=solver)
+    sound = speech(list(client.speak(TEXTS[1], options=options)))
+    assert np.sqrt(np.mean(sound**2)) > 1e-3
+
+
+def test_the_same_seed_gives_the_same_sound_and_another_one_another(client: TurnClient) -> None:
+    def say(seed: int) -> audio.Floats:
+        options = TurnOptions(speech_temperature=0.5, seed=seed)
+        return speech(list(client.speak(TEXTS[0], options=options)))
+
+    first, again, other = say(1), say(1), say(2)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[: min(len(first), len(other))], other[: len(first)])

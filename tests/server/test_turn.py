@@ -1,0 +1,211 @@
+"""Whole spoken turns on the real server."""
+
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from client import audio
+from client.conversation import Conversation
+from client.responses import TurnChunk, join_pieces
+from client.turns import TurnClient, TurnOptions
+from client.wer import word_error_rate, words
+from deploy.launcher import Server
+from python_backends.errors import Cancelled, InvalidInput, StageError
+
+pytestmark = pytest.mark.server
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+ORDERS = [SAMPLES / f"order-{number}.wav" for number in range(1, 6)]
+LONG = SAMPLES / "order-long.wav"
+GREEDY = TurnOptions(temperature=0.0, speech_temperature=0.0)
+STAGES = ("turn", "encode", "asr_decode", "think", "prosody", "acoustic")
+SOON_S = 2.0
+"""Generous for a busy machine; a stage that goes on generating takes longer."""
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[TurnClient]:
+    with TurnClient(server.grpc_address) as one:
+        yield one
+
+
+def reply(chunks: list[TurnChunk]) -> str:
+    return join_pieces(chunk.text for chunk in chunks)
+
+
+def sound(chunks: list[TurnChunk]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return np.concatenate([chunk.speech for chunk in chunks])
+
+
+def open_requests(server: Server) -> dict[str, float]:
+    """`tristage_open_requests` of every stage."""
+    url = f"http://127.0.0.1:{server.ports.metrics}/metrics"
+    with urllib.request.urlopen(url) as page:
+        lines = page.read().decode().splitlines()
+    rows = [line for line in lines if line.startswith("tristage_open_requests{")]
+    return {row.split('"')[1]: float(row.rsplit(" ", 1)[1]) for row in rows}
+
+
+def wait_until_idle(server: Server) -> None:
+    """Fail unless every stage has ended all its requests soon."""
+    deadline = time.monotonic() + SOON_S
+    while any(counts := open_requests(server).values()):
+        assert time.monotonic() < deadline, open_requests(server)
+        time.sleep(0.02)
+    assert counts is not None
+
+
+def test_an_order_is_heard_answered_and_spoken(client: TurnClient) -> None:
+    chunks = list(client.turn(audio.read(ORDERS[0])))
+    assert words(chunks[0].heard) == words(
+        "Hi, I would like two cheeseburgers and a large Coke please."
+    )
+    assert "cheeseburgers" in reply(chunks)
+    assert "Coke" in reply(chunks)
+    assert chunks[-1].status == "stop"
+    spoken = sound(chunks)
+    assert np.isfinite(spoken).all()
+    heard = client.transcribe(audio.resample(spoken, 24_000, 16_000)).text
+    assert word_error_rate(reply(chunks), heard) <= 0.1
+
+
+def test_speech_starts_before_the_answer_has_been_thought_to_its_end(client: TurnClient) -> None:
+    chunks = list(client.turn(audio.read(LONG), options=GREEDY))
+    thought = [e.end_ns for e in chunks[-1].events if e.stage == "think" and e.what == "compute"]
+    first = next(chunk for chunk in chunks if chunk.speech.size)
+    assert chunks[-1].piece >= 1
+    assert first.received_ns < max(thought)
+
+
+def test_every_stage_leaves_its_mark_in_order(client: TurnClient) -> None:
+    chunks = list(client.turn(audio.read(ORDERS[2]), turn_id="marked"))
+    first = {}
+    for event in chunks[0].events:
+        assert event.start_ns <= event.end_ns
+        assert event.turn.startswith("marked")
+        first.setdefault(event.stage, event.end_ns)
+    assert set(first) == set(STAGES)
+    inner = [first[stage] for stage in STAGES[1:]]
+    assert inner == sorted(inner)
+
+
+def test_without_streaming_there_is_one_piece_and_one_chunk(client: TurnClient) -> None:
+    whole = TurnOptions(temperature=0.0, speech_temperature=0.0, stream=False)
+    chunks = list(client.turn(audio.read(ORDERS[0]), options=whole))
+    streamed = list(client.turn(audio.read(ORDERS[0]), options=GREEDY))
+    assert len(chunks) == 1
+    assert reply(chunks) == reply(streamed)
+
+
+def test_a_conversation_of_five_turns_keeps_its_thread(client: TurnClient) -> None:
+    conversation = Conversation(client)
+    replies = [reply(list(conversation.turn(audio.read(path), options=GREEDY))) for path in ORDERS]
+    assert [line.role for line in conversation.history] == ["user", "assistant"] * 5
+    assert "chicken sandwich" in replies[1]
+    assert "pizza" in replies[2]
+    assert "small coffee" in replies[3]
+    assert len(set(replies)) == 5
+
+
+def test_eight_turns_at_once_say_what_each_says_alone(client: TurnClient) -> None:
+    sounds = [audio.read(path) for path in [*ORDERS, LONG, ORDERS[0], ORDERS[3]]]
+
+    def say(one: audio.Floats) -> tuple[str, str]:
+        chunks = list(client.turn(one, options=GREEDY))
+        return chunks[0].heard, reply(chunks)
+
+    alone = [say(one) for one in sounds]
+    with ThreadPoolExecutor(len(sounds)) as pool:
+        together = list(pool.map(say, sounds))
+    assert together == alone
+
+
+def test_turns_of_one_id_or_none_are_kept_apart(client: TurnClient) -> None:
+    sounds = [audio.read(path) for path in ORDERS[:3]]
+
+    def heard(one: audio.Floats) -> str:
+        return list(client.turn(one, turn_id="1"))[0].heard
+
+    with ThreadPoolExecutor(3) as pool:
+        texts = list(pool.map(heard, sounds))
+    assert ["cheeseburgers" in text for text in texts] == [True, False, False]
+    assert "pizza" in texts[2]
+
+
+def test_silence_is_answered_with_one_piece_without_sound(client: TurnClient) -> None:
+    chunks = list(client.turn(np.zeros(16_000, np.float32)))
+    assert [chunk.speech.size for chunk in chunks] == [0]
+    assert (chunks[0].heard, chunks[0].status) == ("", "no_speech")
+
+
+def test_a_cancelled_client_stops_every_stage(server: Server, client: TurnClient) -> None:
+    stream = client.turn(audio.read(LONG), options=GREEDY)
+    next(stream)
+    assert sum(open_requests(server).values()) > 0
+    stream.cancel()
+    with pytest.raises((Cancelled, StopIteration)):
+        while True:
+            next(stream)
+    wait_until_idle(server)
+    assert list(client.turn(audio.read(ORDERS[2])))[0].heard == "Do you have pizza?"
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.15, 0.4])
+def test_a_cancel_at_any_time_stops_every_stage(
+    server: Server, client: TurnClient, after_s: float
+) -> None:
+    stream = client.turn(audio.read(LONG), options=GREEDY)
+    time.sleep(after_s)
+    stream.close()
+    time.sleep(0.1)
+    wait_until_idle(server)
+
+
+def test_a_vanished_client_stops_every_stage(server: Server) -> None:
+    code = (
+        "import sys, time; from client import audio; from client.turns import TurnClient\n"
+        "turn = TurnClient(sys.argv[1]).turn(audio.read(sys.argv[2]))\n"
+        "next(turn); print('speaking', flush=True); time.sleep(60)"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", code, server.grpc_address, str(LONG)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == "speaking\n"
+        caller.kill()
+    wait_until_idle(server)
+
+
+def test_bad_input_is_refused_with_a_typed_error_and_disturbs_nobody(client: TurnClient) -> None:
+    order = audio.read(ORDERS[2])
+    bad = order.copy()
+    bad[7] = np.inf
+    with ThreadPoolExecutor(2) as pool:
+        good = pool.submit(lambda: list(client.turn(order)))
+        with pytest.raises(InvalidInput, match="finite") as refused:
+            list(client.turn(bad))
+    assert refused.value.stage == "encode"
+    assert good.result()[0].heard == "Do you have pizza?"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [TurnOptions(temperature=float("nan")), TurnOptions(steps=33), TurnOptions(solver="rk4")],
+)
+def test_options_out_of_range_are_refused(client: TurnClient, options: TurnOptions) -> None:
+    with pytest.raises(InvalidInput, match="accepted|neither"):
+        list(client.turn(audio.read(ORDERS[2]), options=options))
+
+
+def test_an_error_tells_nothing_about_the_server(client: TurnClient) -> None:
+    with pytest.raises(StageError) as refused:
+        list(client.turn(np.full(16_000, np.nan, np.float32)))
+    assert "Traceback" not in str(refused.value)
+    assert "/" not in str(refused.value)
