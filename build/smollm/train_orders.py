@@ -4,6 +4,7 @@ A fixed number of steps; every batch depends only on the seed and its step, so a
 from its last checkpoint ends with the weights of an uninterrupted one on the same machine.
 """
 
+import hashlib
 import math
 import random
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from build.fetch import cache_dir, replacing
+from build.lineage import code_of
 from build.smollm import lora, weights
 from build.smollm.dialogs import sample
 from build.smollm.model import Llama
@@ -106,7 +108,7 @@ def train(recipe: Recipe | None = None) -> Path:
     trained = lora.attach(model)
     _halve(model)
     optimizer = torch.optim.AdamW(trained, lr=recipe.rate, weight_decay=0.0)
-    for step in _steps(recipe, model, optimizer):
+    for step in remaining_steps(recipe, model, optimizer):
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate_at(step)
         optimizer.zero_grad()
@@ -138,13 +140,13 @@ def _halve(model: Llama) -> None:
             module.base.to(torch.bfloat16)
 
 
-def _steps(recipe: Recipe, model: Llama, optimizer: torch.optim.AdamW) -> Iterator[int]:
+def remaining_steps(recipe: Recipe, model: Llama, optimizer: torch.optim.AdamW) -> Iterator[int]:
     """Steps still to do; restores the last checkpoint first and keeps one every few steps."""
     path = cache_dir() / "checkpoints" / "orders.pt"
-    done = 0
+    key, done = _fingerprint(recipe), 0
     if path.exists():
         saved = torch.load(path, weights_only=True)
-        if saved["recipe"] == repr(recipe):
+        if saved["key"] == key:
             model.load_state_dict(saved["adapters"], strict=False)
             optimizer.load_state_dict(saved["optimizer"])
             done = saved["step"]
@@ -152,14 +154,20 @@ def _steps(recipe: Recipe, model: Llama, optimizer: torch.optim.AdamW) -> Iterat
         yield step
         if (step + 1) % _CHECKPOINT_EVERY == 0:
             with replacing(path) as partial:
-                torch.save(_snapshot(recipe, model, optimizer, step + 1), partial)
+                torch.save(_snapshot(key, model, optimizer, step + 1), partial)
 
 
-def _snapshot(
-    recipe: Recipe, model: Llama, optimizer: torch.optim.AdamW, step: int
-) -> dict[str, object]:
+def _fingerprint(recipe: Recipe) -> str:
+    """Of the recipe and the code behind the training text: checkpoints of others are ignored."""
+    digest = hashlib.sha256(repr(recipe).encode())
+    for path in code_of(batch_at):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _snapshot(key: str, model: Llama, optimizer: torch.optim.AdamW, step: int) -> dict[str, object]:
     return {
-        "recipe": repr(recipe),
+        "key": key,
         "step": step,
         "adapters": lora.adapter_state(model),
         "optimizer": optimizer.state_dict(),

@@ -1,15 +1,23 @@
 """The ordering dialogs, and what the LoRA is trained on."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
 
+from build.fetch import CACHE_VARIABLE
 from build.smollm import lora, weights
 from build.smollm.dialogs import as_heard, sample
 from build.smollm.menu import ABSENT, DRINKS, FOOD, SIDES, Item, listed
 from build.smollm.model import Llama
-from build.smollm.train_orders import Recipe, answer_mask, batch_at, dialog_tokens
+from build.smollm.train_orders import (
+    Recipe,
+    answer_mask,
+    batch_at,
+    dialog_tokens,
+    remaining_steps,
+)
 from build.smollm.weights import LlamaConfig
 
 TINY = LlamaConfig(2, 4, 2, 32, 48, 64, 1e4, 1e-5)
@@ -105,3 +113,26 @@ def test_a_new_adapter_changes_nothing() -> None:
 @pytest.mark.parametrize(("step", "rate"), [(0, 2e-3 / 8), (40, 1e-3), (80, 0.0)])
 def test_the_rate_warms_up_and_ends_at_zero(step: int, rate: float) -> None:
     assert Recipe().rate_at(step) == pytest.approx(rate, abs=1e-5)
+
+
+def test_training_resumes_from_its_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    recipe = Recipe(steps=13)
+    model = Llama(TINY)
+    trained = lora.attach(model)
+    optimizer = torch.optim.AdamW(trained)
+    for step in remaining_steps(recipe, model, optimizer):
+        with torch.no_grad():
+            trained[0].fill_(step)
+        if step == 11:
+            break
+    fresh = Llama(TINY)
+    resumed = lora.attach(fresh)
+    steps = remaining_steps(recipe, fresh, torch.optim.AdamW(resumed))
+    assert next(steps) == 10
+    assert float(resumed[0].detach().max()) == 9.0
+    assert list(steps) == [11, 12]
+    other = remaining_steps(Recipe(steps=12), fresh, torch.optim.AdamW(resumed))
+    assert next(other) == 0
