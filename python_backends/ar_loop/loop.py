@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
-from python_backends.ar_loop.sequence import Sequence, Task
+from python_backends.ar_loop.sequence import Sequence, Task, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
@@ -41,9 +43,12 @@ class DecodeLoop:
         self._clock = clock
         self._number = RESTART
         self._step_s = DEFAULT_STEP_S
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
+        self._following: set[_FollowUp] = set()
 
     def run(self, inbox: Inbox) -> None:
         """Serve until closed; waits only when no sequence is open."""
+        self._inbox = inbox
         while True:
             for event in inbox.take(0 if self.batch.members() else None):
                 match event:
@@ -51,9 +56,12 @@ class DecodeLoop:
                         self._open(request)
                     case CancelTurn(turn):
                         self.cancel(turn)
-                    case Wake():
-                        pass
+                    case Wake(_FollowUp() as follow_up):
+                        self._followed(follow_up)
+                    case Wake(news):
+                        raise TypeError(f"unexpected news {news!r}")
                     case Closed():
+                        self._worker.shutdown()
                         return
             self.step()
 
@@ -76,6 +84,8 @@ class DecodeLoop:
         for member in self.batch.find(lambda one: one.request.turn == turn):
             self.batch.leave(member)
             member.payload.fail(Cancelled("the turn was cancelled"))
+        for follow_up in self._following:
+            follow_up.cancelled |= follow_up.request.turn == turn
         self._task.abandon(turn)
 
     def _open(self, request: Request) -> None:
@@ -157,11 +167,38 @@ class DecodeLoop:
             stopped = one.take(token, score, no_speech)
             if stopped or member.exhausted:
                 self.batch.leave(member)
-                self._join(one.close("stop" if stopped else "length"))
+                self._follow_up(one.request, one.close("stop" if stopped else "length"))
         except StageError as error:
             self.batch.leave(member)
             one.fail(error)
             self._task.abandon(one.request.turn)
+
+    def _follow_up(self, request: Request, work: Work | None) -> None:
+        """Do what is left of a sequence off the loop; its request stays open meanwhile."""
+        if work is not None:
+            follow_up = _FollowUp(request, work)
+            self._following.add(follow_up)
+            self._worker.submit(self._work, follow_up)
+
+    def _work(self, follow_up: "_FollowUp") -> None:
+        try:
+            follow_up.outcome = follow_up.work()
+        except StageError as error:
+            follow_up.outcome = error
+        finally:
+            self._inbox.put(Wake(follow_up))
+
+    def _followed(self, follow_up: "_FollowUp") -> None:
+        self._following.discard(follow_up)
+        match follow_up.outcome:
+            case _ if follow_up.cancelled:
+                follow_up.request.fail(Cancelled("the turn was cancelled"))
+            case Sequence() as sequence:
+                self._join([sequence])
+            case StageError() as error:
+                follow_up.request.fail(error)
+            case None:
+                follow_up.request.fail(StageFailed("the stage failed while retrying"))
 
     def _abort(self, error: StageError) -> None:
         """A failed command ends everybody whose row it may have touched; the rest goes on."""
@@ -178,3 +215,13 @@ class DecodeLoop:
                 self.batch.leave(member)
             elif request.cancelled:
                 self.cancel(request.turn)
+
+
+@dataclass(eq=False)
+class _FollowUp:
+    """Work between two sequences of one request, done off the loop."""
+
+    request: Request
+    work: Work
+    cancelled: bool = False
+    outcome: Sequence | StageError | None = None

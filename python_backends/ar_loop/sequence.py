@@ -37,13 +37,17 @@ class Sequence:
         """
         raise NotImplementedError
 
-    def close(self, reason: str) -> list["Sequence"]:
-        """The sequence ended, by "stop" or by "length"; returns sequences that follow from it."""
+    def close(self, reason: str) -> "Work | None":
+        """The sequence ended, by "stop" or by "length": answer, or return the work that is left."""
         raise NotImplementedError
 
     def fail(self, error: StageError) -> None:
         """It will not be finished."""
         self.request.fail(error)
+
+
+Work = Callable[[], Sequence]
+"""Makes the sequence that follows one; runs off the loop, so it may call other models."""
 
 
 class Task(Protocol):

@@ -1,16 +1,18 @@
 """The ordering dialogs, and what the LoRA is trained on."""
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 import torch
 
-from build.fetch import CACHE_VARIABLE
+from build.fetch import CACHE_VARIABLE, sha256
 from build.smollm import lora, weights
 from build.smollm.dialogs import as_heard, sample
 from build.smollm.menu import ABSENT, DRINKS, FOOD, SIDES, Item, listed
 from build.smollm.model import Llama
+from build.smollm.probes import PROBES, QUALITY, Line, is_right
 from build.smollm.train_orders import (
     Recipe,
     answer_mask,
@@ -98,6 +100,20 @@ def test_merged_adapters_compute_what_attached_ones_do() -> None:
         expected, _ = attached(ids)
         found, _ = lora.merge(plain, lora.adapter_state(attached))(ids)
     torch.testing.assert_close(found, expected)
+
+
+def test_an_answer_is_right_with_every_word_it_must_have_and_none_it_must_not() -> None:
+    line = Line("Do you have sushi?", ("sorry", "sushi"), ("yes",))
+    assert is_right(line, "Sorry, we don't have sushi.")
+    assert not is_right(line, "Sorry, we don't have pizza.")
+    assert not is_right(line, "Yes, sorry, sushi.")
+
+
+def test_the_committed_quality_report_is_of_the_committed_adapters() -> None:
+    report = json.loads(QUALITY.read_text())
+    assert report["adapters_sha256"] == sha256(lora.ADAPTERS)
+    assert report["probes"] == len(PROBES)
+    assert report["passed"] >= 9
 
 
 def test_a_new_adapter_changes_nothing() -> None:

@@ -1,14 +1,15 @@
 """The AR loop: batching, cancellation and faults, on an engine of twenty lines."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
 
 from python_backends.ar_loop.loop import DecodeLoop
-from python_backends.ar_loop.sequence import Sequence
+from python_backends.ar_loop.sequence import Sequence, Work
 from python_backends.ar_loop.settings import LoopSettings
-from python_backends.bridge import Request
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
 from python_backends.errors import InvalidInput, StageFailed
 from python_backends.slot_engine.command import Command, Drawn, Result, Tokens
 from tests import fakes
@@ -65,15 +66,18 @@ class Count(Sequence):
         super().__init__(request, np.array(prompt, np.int64), SETTINGS.max_new_tokens)
         self.goal = goal
         self.passed: list[int] = []
+        self.again: Work | None = None
 
     def take(self, token: Tokens, score: float, no_speech: float) -> bool:
         self.passed.append(int(token[0]))
         self.last = token[0]
         return int(token[0]) >= self.goal
 
-    def close(self, reason: str) -> list[Sequence]:
+    def close(self, reason: str) -> Work | None:
+        if self.again is not None:
+            return self.again
         self.request.finish({"PASSED": np.array([self.passed], np.int64)})
-        return []
+        return None
 
 
 class CountTask:
@@ -217,6 +221,53 @@ def test_more_than_may_wait_are_refused_with_a_time_to_come_back(bench: Bench) -
     assert "retry_after_ms=" in error
     bench.run()
     assert bench.passed(0) == [1, 2, 3]
+
+
+class Twice(CountTask):
+    """Counts again, off the loop, before it answers."""
+
+    def open(self, request: Request) -> list[Sequence]:
+        first, second = (Count(request, [1], goal=3) for _ in range(2))
+
+        def again() -> Sequence:
+            if request.required("GOAL")[0, 0] < 0:
+                raise StageFailed("no second try")
+            return second
+
+        first.again = again
+        return [first]
+
+
+def served(*requests: fakes.InferenceRequest, cancel: str = "") -> None:
+    """Run a loop over what has arrived, until everything is answered."""
+    loop, inbox = DecodeLoop(Twice(), CountingEngine(), SETTINGS), Inbox()
+    for native in requests:
+        inbox.put(Arrived(Request(native, "count", lambda _: None)))
+    thread = threading.Thread(target=loop.run, args=[inbox])
+    thread.start()
+    if cancel:
+        inbox.put(CancelTurn(cancel))
+    for native in requests:
+        native.sender.wait()
+    inbox.put(Closed())
+    thread.join()
+
+
+def counting(goal: int, turn: str = "t") -> fakes.InferenceRequest:
+    return fakes.arriving({"GOAL": np.array([[goal]], np.int64)}, request_id=turn)
+
+
+def test_a_sequence_may_be_followed_by_another_made_off_the_loop() -> None:
+    requests = [counting(3, f"t{index}") for index in range(4)]
+    served(*requests)
+    for native in requests:
+        assert native.sender.values()[0]["PASSED"].tolist() == [[1, 2, 3]]
+
+
+def test_a_follow_up_that_fails_answers_its_request() -> None:
+    request = counting(-1)
+    served(request)
+    assert "no second try" in request.sender.error()
 
 
 def test_unknown_tasks_and_engines_are_refused_at_load() -> None:

@@ -125,7 +125,7 @@ class Reply(Sequence):
                 self._answer.emit(piece, last=False)
         return False
 
-    def close(self, reason: str) -> list[Sequence]:
+    def close(self, reason: str) -> None:
         """See Sequence."""
         rest = self._text.rest()
         if self.request.options.stream:
@@ -136,4 +136,3 @@ class Reply(Sequence):
             rest = self._text.text.strip()
         self._answer.emit(rest, last=True, status=reason)
         self.request.finish()
-        return []

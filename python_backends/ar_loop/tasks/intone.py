@@ -110,13 +110,12 @@ class Melody(Sequence):
         self.last = token + 1
         return False
 
-    def close(self, reason: str) -> list[Sequence]:
+    def close(self, reason: str) -> None:
         """See Sequence."""
         drawn = np.stack(self._drawn)
         frames = np.maximum(drawn[:, 0], 1) * FRAMES_PER_TICK
         prosody = np.stack([self._phonemes, frames, drawn[:, 1]], axis=1).astype(np.int32)
         self._task.answer(self.request, prosody, silent=False, started_ns=self._started_ns)
-        return []
 
 
 class Phonemizer:

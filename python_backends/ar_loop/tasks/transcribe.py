@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from python_backends.ar_loop.sequence import Call, Sequence
+from python_backends.ar_loop.sequence import Call, Sequence, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import ModelConfig, Request
 from python_backends.bridge.events import now_ns
@@ -26,7 +26,10 @@ NO_SPEECH_MEAN_SCORE_BELOW = -1.0
 MAX_COMPRESSION = 2.4
 """Text that deflates better than this repeats itself (Whisper's own threshold)."""
 
-RETRY_FRAMES = 3000
+FULL_FRAMES = 3000
+CONFIDENT_ABOVE = -0.3
+"""Mean log-probability from which text of a shortened window is trusted. Clean speech measures
+-0.02 to -0.2; below this a full-length encoding may hear words that a shortened one does not."""
 
 
 class Transcribe:
@@ -75,18 +78,16 @@ class Transcribe:
         """Text of token ids, special tokens left out."""
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
 
-    def encode_again(self, request: Request, window: int) -> NDArray[np.float32] | None:
-        """States [F, 384] of one window, encoded at full length; None without its sound."""
-        audio, spans = request.optional("AUDIO"), request.optional("SPAN_MS")
-        if audio is None or spans is None:
-            return None
+    def encode_again(self, request: Request, window: int) -> NDArray[np.float32]:
+        """States [F, 384] of one window, encoded at full length."""
+        audio, spans = request.required("AUDIO"), request.required("SPAN_MS")
         first, last = (int(ms) * RATE_HZ // 1000 for ms in spans[0, window])
         found = self._call(
             "encode",
             {"AUDIO": audio[:, first:last]},
             ["HIDDEN"],
             turn=request.turn,
-            parameters={"min_frames": RETRY_FRAMES},
+            parameters={"min_frames": FULL_FRAMES},
         )
         states: NDArray[np.float32] = found["HIDDEN"][0, 0]
         return states
@@ -170,28 +171,27 @@ class Window(Sequence):
         self._tokens.append(int(token[0]))
         return False
 
-    def close(self, reason: str) -> list[Sequence]:
-        """See Sequence. A loop is decoded again from a full-length encoding, once."""
+    def close(self, reason: str) -> Work | None:
+        """See Sequence. What is doubtful in a shortened window is decoded again at full length."""
         heard = self._task.decode(self._tokens)
-        if self._is_silence():
+        mean = float(np.mean(self._scores))
+        looped = reason == "length" or repeats_itself(heard)
+        if self._no_speech > NO_SPEECH_ABOVE and mean < NO_SPEECH_MEAN_SCORE_BELOW:
             heard = ""
-        elif reason == "length" or repeats_itself(heard):
-            if (again := self._retry()) is not None:
-                return [again]
+        elif self._may_retry and (looped or mean < CONFIDENT_ABOVE):
+            return self._again
+        elif looped:
             self._transcript.looped = True
         self._transcript.close_window(self._index, heard)
-        return []
+        return None
 
-    def _is_silence(self) -> bool:
-        mean = float(np.mean(self._scores)) if self._scores else 0.0
-        return self._no_speech > NO_SPEECH_ABOVE and mean < NO_SPEECH_MEAN_SCORE_BELOW
+    @property
+    def _may_retry(self) -> bool:
+        has_sound = self.request.array("AUDIO") is not None
+        return has_sound and not self._is_retry and 2 * self._states < FULL_FRAMES
 
-    def _retry(self) -> "Window | None":
-        if self._is_retry or 2 * self._states >= RETRY_FRAMES:
-            return None
+    def _again(self) -> Sequence:
         states = self._task.encode_again(self.request, self._index)
-        if states is None:
-            return None
         return Window(self._transcript, self._index, states, self._task, is_retry=True)
 
 
