@@ -187,7 +187,7 @@ class MetricFamily:
     def __init__(self, name: str, description: str, kind: int) -> None:
         self.name, self.description, self.kind = name, description, kind
 
-    def Metric(self, labels: Mapping[str, str] | None = None) -> Metric:  # noqa: N802
+    def Metric(self, labels: Mapping[str, str] | None = None) -> Metric:
         return Metric()
 
 
