@@ -7,7 +7,9 @@ SHELL := bash
 .NOTPARALLEL:
 
 # The first of these that starts; a pyenv shim may exist without its Python.
-PYTHON ?= $(shell for p in python3.11 python3; do "$$p" -c pass 2>/dev/null && { echo "$$p"; break; }; done)
+ifndef PYTHON
+PYTHON := $(shell for p in python3.11 python3; do "$$p" -c pass 2>/dev/null && { echo "$$p"; break; }; done)
+endif
 VENV := .venv
 PY := $(VENV)/bin/python
 RUN_INSTALLED := $(VENV)/.run-installed

@@ -28,7 +28,6 @@ PROBE_COMMAND = -1
 
 NATIVE_BACKENDS = frozenset({"onnxruntime", "tensorrt"})
 SEQUENCE_ID = "probe"
-FINAL = "triton_final_response"
 
 
 def covered_by_a_turn(config: Any) -> bool:
@@ -71,20 +70,22 @@ class Probe:
     def infer(self, config: Any, timeout_s: float) -> None:
         """One real inference of a model; ServerFailed with its reason when it does not answer.
 
-        By a stream, which plain and decoupled models serve alike.
+        By a stream, which plain and decoupled models serve alike. It is read to its end: a stream
+        that is dropped sooner may keep its model from ever being unloaded.
         """
         requests = iter([probe_request(config)])
+        answered = False
         try:
             for answer in self._stub.ModelStreamInfer(requests, timeout=timeout_s):
                 if answer.error_message:
                     raise ServerFailed(f"model {config.name!r} failed: {answer.error_message}")
-                if answer.infer_response.parameters[FINAL].bool_param:
-                    return
+                answered = True
         except grpc.RpcError as fault:
             raise ServerFailed(
                 f"model {config.name!r} gave no answer: {fault.details()}"
             ) from fault
-        raise ServerFailed(f"model {config.name!r} ended its answer without a final response")
+        if not answered:
+            raise ServerFailed(f"model {config.name!r} ended its answer without a response")
 
     def reload(self, name: str) -> None:
         """Unload and load a model: the only way back after the death of its stub."""

@@ -8,6 +8,7 @@ LOADED = re.compile(r"successfully loaded '([^']+)'")
 LOAD_FAILED = re.compile(r"failed to load '([^']+)' version \d+: ((?:(?!\\n\\nAt:)[^\n])+)")
 STARTED = re.compile(r"Started (?:GRPCInferenceService|HTTPService|Metrics Service) at")
 PORT_LOST = re.compile(r"failed to start .* service: .*already in use")
+NOISE = re.compile(r"[+|]|\s*<frozen importlib")
 
 
 class ServerLog:
@@ -20,8 +21,8 @@ class ServerLog:
         return self.path.read_text(errors="replace")
 
     def tail(self, lines: int = 30) -> str:
-        """The last lines, without the server's tables."""
-        told = [line for line in self.text().splitlines() if line and line[0] not in "+|"]
+        """The last lines, without the server's tables and Python's import frames."""
+        told = [line for line in self.text().splitlines() if line and not NOISE.match(line)]
         return "\n".join(told[-lines:])
 
     def loaded(self) -> list[str]:

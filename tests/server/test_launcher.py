@@ -73,10 +73,11 @@ def regions(prefix: str) -> list[Path]:
 
 def test_a_stopped_server_leaves_only_its_log(root: Path) -> None:
     shown: list[str] = []
-    with Server(settings(root), shown.append) as server:
-        prefix = server.shared_memory_prefix
-        assert ask(server, "hello") == "soft hello"
-        assert regions(prefix)
+    server = Server(settings(root), shown.append).start()
+    prefix = server.shared_memory_prefix
+    assert ask(server, "hello") == "soft hello"
+    assert regions(prefix)
+    assert server.stop() == 0
     assert not server.alive
     assert not regions(prefix)
     assert not servers_naming(prefix)

@@ -200,6 +200,28 @@ def test_thread_counts_are_honoured(server: Server) -> None:
     assert count["three_threads"] - count["one_thread"] == 2
 
 
+def stub_rss_mb(server: Server, model: str) -> float:
+    """Resident memory of the process that serves a model."""
+    for pid in servers_naming(server.shared_memory_prefix):
+        if f"{model}_0_0" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    raise LookupError(model)
+
+
+@pytest.mark.full
+def test_memory_reaches_a_plateau_under_random_shapes(
+    server: Server, client: InferenceServerClient
+) -> None:
+    lengths = np.random.default_rng(0).integers(1, 100_000, 3000)
+    sizes = []
+    for number, length in enumerate(lengths):
+        client.infer("one_thread", [tensor(np.zeros((1, length)))])
+        if number in (999, 2999):
+            sizes.append(stub_rss_mb(server, "one_thread"))
+    assert sizes[1] - sizes[0] < 10
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
