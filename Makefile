@@ -53,7 +53,7 @@ test-full: $(DEV_INSTALLED) ## the slow proofs
 	@$(PY) -m pytest tests -m full $(ARGS)
 
 train: $(DEV_INSTALLED) ## our own small weights, from scratch (under 45 minutes on 2 cores)
-	@$(PY) -m build.voice train $(ARGS)
+	@$(PY) -m build train $(ARGS)
 
 bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
 	@$(PY) -m build
