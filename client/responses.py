@@ -15,14 +15,12 @@ import numpy.typing as npt
 from tritonclient.utils import deserialize_bytes_tensor
 
 from python_backends.errors import StageFailed, from_text
+from python_backends.pieces import LAST_CHUNK, LAST_PIECE, NO_SOUND
 from python_backends.speech import SAMPLE_RATE_HZ
 
 Floats = npt.NDArray[np.float32]
 Tensors = dict[str, npt.NDArray[Any]]
 
-LAST_CHUNK = 1
-LAST_PIECE = 2
-NO_SOUND = 4
 _DTYPES = {"FP32": np.float32, "INT32": np.int32, "INT64": np.int64}
 
 

@@ -20,6 +20,9 @@ CONTEXT_FRAMES = 5
 DURATIONS = 64
 """Duration tokens: 0..63, in units of FRAMES_PER_TICK frames; 0 is read as 1."""
 
+PHONEMES = 178
+"""Size of the phoneme alphabet (Kokoro's)."""
+
 FRAMES_PER_TICK = 2
 PITCHES = 33
 """Pitch tokens: 0 unvoiced, 1..32 log-spaced bins of F0."""

@@ -29,6 +29,9 @@ class StageBackend:
     A request with the CONTROL input is answered here: {"cancel": turn id} or {"probe": true}.
     """
 
+    remembers_cancels = True
+    """Refuse what still arrives of a cancelled turn."""
+
     def make_loop(self, config: ModelConfig) -> Loop:
         """The stage itself; called when the model loads, and again after a bug has ended a loop."""
         raise NotImplementedError(type(self).__name__)
@@ -70,7 +73,7 @@ class StageBackend:
             self._control(request)
             return
         request.parse_options()
-        if request.turn in self._dead:
+        if self.remembers_cancels and request.turn in self._dead:
             raise Cancelled("the turn was cancelled before this stage began it")
         with self._lock:
             if self._broken:

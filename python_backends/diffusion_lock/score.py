@@ -7,13 +7,10 @@ from numpy.typing import NDArray
 
 from python_backends.diffusion_lock.frames import frame_positions
 from python_backends.errors import InvalidInput
-from python_backends.speech import FRAME_HZ, PITCHES
+from python_backends.speech import FRAME_HZ, PHONEMES, PITCHES
 
 BUCKET_FRAMES = 80
 """Pieces whose lengths lie in the same 80 frames may share a batch."""
-
-PHONEMES = 178
-"""Rows of the phoneme embedding."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import uuid
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.events import now_ns
-from python_backends.errors import Cancelled, Overloaded, StageError
+from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
 from python_backends.front_door.relay import Outputs, Peer
 from python_backends.front_door.settings import DoorSettings
 
@@ -24,6 +24,9 @@ class Door:
         self._settings = settings
         self._address = address
         self._turns: dict[str, asyncio.Task[None]] = {}
+        """Turns that may still be cancelled."""
+
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, inbox: Inbox) -> None:
         """Serve until closed."""
@@ -59,7 +62,8 @@ class Door:
         turn = f"{request.turn}~{uuid.uuid4().hex[:8]}"
         task = asyncio.create_task(self._turn(request, turn))
         self._turns[turn] = task
-        task.add_done_callback(lambda _: self._turns.pop(turn, None))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _stop(self, wanted: str) -> None:
         """Cancel every open turn that its caller named `wanted`."""
@@ -68,25 +72,30 @@ class Door:
                 task.cancel()
 
     async def _drain(self) -> None:
-        tasks = list(self._turns.values())
-        for task in tasks:
+        for task in self._turns.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._peer.close()
 
     async def _turn(self, request: Request, turn: str) -> None:
+        """Relay a turn to its end; whatever else ends it, every stage is told to drop it."""
         watcher = asyncio.create_task(self._watch(request, asyncio.current_task()))
+        error: StageError = StageFailed("the front door failed")
         try:
             await self._relay(request, turn)
             request.finish()
+            return
         except asyncio.CancelledError:
-            await self._peer.cancel(turn, self._settings.stage_names)
-            request.fail(Cancelled("the turn was cancelled"))
-        except StageError as error:
-            await self._peer.cancel(turn, self._settings.stage_names)
-            request.fail(error)
+            error = Cancelled("the turn was cancelled")
+        except StageError as fault:
+            error = fault
         finally:
+            self._turns.pop(turn)
             watcher.cancel()
+            if request.is_open:
+                await self._peer.cancel(turn, self._settings.stage_names)
+                error.turn = request.turn
+                request.fail(error)
 
     async def _relay(self, request: Request, turn: str) -> None:
         inputs = {

@@ -8,7 +8,9 @@ from python_backends.front_door.settings import DoorSettings
 
 
 class TritonPythonModel(StageBackend):
-    """Relays whole turns."""
+    """Relays whole turns. An id may be used again at once: behind the door it is another one."""
+
+    remembers_cancels = False
 
     def make_loop(self, config: ModelConfig) -> Door:
         settings = config.settings(DoorSettings)

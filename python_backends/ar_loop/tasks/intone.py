@@ -73,12 +73,16 @@ class Intone:
             "EVENTS": request.with_events(*spans),
             "PROSODY": prosody[None],
         }
+        number, is_last = int(piece[0, 0]), bool(piece[0, 2] & LAST_PIECE)
+        if number == 0 and is_last:
+            request.finish(outputs)
+            return
         try:
             self._order.submit(
                 request.turn,
-                (int(piece[0, 0]), 0),
+                (number, 0),
                 ends_piece=True,
-                ends_turn=bool(piece[0, 2] & LAST_PIECE),
+                ends_turn=is_last,
                 send=lambda: request.finish(outputs),
             )
         except ValueError as fault:
