@@ -1,0 +1,104 @@
+"""One artefact behind BLS and in the loop's own process says the same, on the real server."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from deploy.launcher import Server
+from deploy.settings import Settings
+from python_backends.front_door import wire
+
+pytestmark = pytest.mark.server
+
+HEARD = [
+    "I would like two cheeseburgers and a large Coke please.",
+    "Do you have pizza?",
+    "Can I get three tacos and a small lemonade?",
+    "No thanks, that is all.",
+]
+Ask = service_pb2_grpc.GRPCInferenceServiceStub
+
+
+@contextmanager
+def asking(address: str) -> Iterator[Ask]:
+    with grpc.insecure_channel(address, options=wire.CHANNEL_OPTIONS) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def answer(stub: Ask, number: int, heard: str) -> tuple[list[str], str]:
+    """(pieces, finish reason) of one `think` request."""
+    inputs = {"HEARD": np.array([[heard.encode()]], np.object_)}
+    request = wire.to_request("think", inputs, turn=f"engines-{number}", parameters={})
+    pieces, status = [], ""
+    for message in stub.ModelStreamInfer(iter([request])):
+        assert not message.error_message, message.error_message
+        outputs = wire.to_arrays(message.infer_response)
+        if outputs:
+            pieces.append(outputs["TEXT"][0, 0].decode())
+            status = outputs["STATUS"][0, 0].decode()
+        if wire.is_final(message.infer_response):
+            break
+    return pieces, status
+
+
+def answers(address: str) -> list[tuple[list[str], str]]:
+    """All answers, asked for at once."""
+    with asking(address) as stub, ThreadPoolExecutor(len(HEARD)) as pool:
+        return list(pool.map(lambda pair: answer(stub, *pair), enumerate(HEARD)))
+
+
+@pytest.fixture(scope="module")
+def in_process() -> Iterator[Server]:
+    overrides = {"think": {"engine": "in_process"}}
+    with Server(Settings(models=["think"], overrides=overrides)) as running:
+        yield running
+
+
+def test_both_engines_say_the_same(server: Server, in_process: Server) -> None:
+    assert "think_step" not in in_process.models
+    behind_bls = answers(server.grpc_address)
+    assert answers(in_process.grpc_address) == behind_bls
+    assert all(status == "stop" for _, status in behind_bls)
+
+
+def test_concurrent_answers_share_decode_steps(server: Server) -> None:
+    with asking(server.grpc_address) as stub:
+        before = _executions(stub)
+        answers(server.grpc_address)
+        together = _executions(stub) - before
+        before = _executions(stub)
+        for number, heard in enumerate(HEARD):
+            answer(stub, number, heard)
+        apart = _executions(stub) - before
+    assert together < 0.7 * apart
+
+
+def test_commands_of_a_stranger_are_refused(server: Server) -> None:
+    inputs = {"COMMAND": np.array([[12_345]], np.int64)}
+    request = wire.to_request("think_step", inputs, turn="stranger", parameters={})
+    with asking(server.grpc_address) as stub, pytest.raises(grpc.RpcError) as refused:
+        stub.ModelInfer(request)
+    assert "came where" in refused.value.details()
+
+
+def test_history_that_is_not_a_conversation_is_refused(server: Server) -> None:
+    inputs = {
+        "HEARD": np.array([[b"hello"]], np.object_),
+        "HISTORY": np.array([[json.dumps({"role": "user"}).encode()]], np.object_),
+    }
+    request = wire.to_request("think", inputs, turn="odd", parameters={})
+    with asking(server.grpc_address) as stub:
+        message = next(iter(stub.ModelStreamInfer(iter([request]))))
+    assert "code=INVALID_INPUT" in message.error_message
+
+
+def _executions(stub: Ask) -> int:
+    """Commands that `think_step` has run."""
+    statistics = stub.ModelStatistics(service_pb2.ModelStatisticsRequest(name="think_step"))
+    return int(statistics.model_stats[0].execution_count)

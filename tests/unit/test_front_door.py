@@ -1,0 +1,182 @@
+"""The front door relays, keeps ids apart, and stops every stage when a turn does not end well."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
+from python_backends.front_door.loop import Door
+from python_backends.front_door.settings import DoorSettings
+from tests import fakes
+from tests.unit.fake_triton import (
+    FakeServer,
+    Message,
+    Script,
+    chunk,
+    end,
+    failure,
+    message,
+    one_chunk_then_silence,
+    serving,
+    two_pieces,
+)
+
+STAGES = ("encode", "think")
+SETTINGS = DoorSettings(
+    ensemble="voice_turn",
+    server="",
+    stages=",".join(STAGES),
+    no_progress_ms=5000,
+    max_turns=2,
+)
+
+
+@contextmanager
+def opened(script: Script, settings: DoorSettings = SETTINGS) -> Iterator[tuple[FakeServer, Inbox]]:
+    """A door in front of a scripted server; cancels are acknowledged."""
+
+    def scripted(request: Any, context: Any) -> Iterator[Message]:
+        if request.model_name in STAGES:
+            yield message(request, final=True)
+        else:
+            yield from script(request, context)
+
+    with serving(scripted) as (fake, address):
+        inbox = Inbox()
+        thread = threading.Thread(target=Door(settings, address).run, args=[inbox])
+        thread.start()
+        try:
+            yield fake, inbox
+        finally:
+            inbox.put(Closed())
+            thread.join()
+
+
+def arrive(
+    inbox: Inbox, turn: str = "t", *, audio: bool = True, **parameters: Any
+) -> fakes.InferenceResponseSender:
+    inputs = {"AUDIO": np.zeros((1, 160), np.float32)} if audio else {"HISTORY": fakes.text("[]")}
+    native = fakes.arriving(inputs, request_id=turn, parameters=parameters)
+    request = Request(native, "turn", lambda _: None)
+    request.parse_options()
+    inbox.put(Arrived(request))
+    return native.sender
+
+
+def cancelled_stages(fake: FakeServer) -> set[str]:
+    return {request.model_name for request in fake.requests} - {"voice_turn"}
+
+
+def test_chunks_are_relayed_in_order_and_the_turn_ends_once() -> None:
+    with opened(two_pieces) as (fake, inbox):
+        sender = arrive(inbox)
+        places = [values["PIECE"][0, :2].tolist() for values in sender.values()]
+    assert places == [[0, 0], [0, 1], [1, 0]]
+    assert sender.finals == 1
+    assert cancelled_stages(fake) == set()
+
+
+def test_the_door_adds_its_own_span() -> None:
+    with opened(two_pieces) as (_, inbox):
+        events = arrive(inbox).values()[0]["EVENTS"][0]
+    assert b'"stage":"turn"' in events[-1]
+    assert len(events) == 2
+
+
+def test_options_are_passed_on() -> None:
+    with opened(two_pieces) as (fake, inbox):
+        arrive(inbox, temperature="0.5", stream=False, seed=3).wait()
+    parameters = fake.requests[0].parameters
+    assert parameters["temperature"].string_param == "0.5"
+    assert parameters["seed"].int64_param == 3
+    assert not parameters["stream"].bool_param
+    assert "stream" in parameters
+
+
+def test_two_turns_of_one_id_are_two_turns_behind_the_door() -> None:
+    with opened(two_pieces) as (fake, inbox):
+        senders = [arrive(inbox, "1"), arrive(inbox, "1")]
+        assert [len(sender.values()) for sender in senders] == [3, 3]
+    ids = {request.id for request in fake.requests}
+    assert len(ids) == 2
+    assert all(one.startswith("1~") for one in ids)
+
+
+def test_a_caller_that_is_gone_stops_every_stage() -> None:
+    with opened(one_chunk_then_silence) as (fake, inbox):
+        sender = arrive(inbox)
+        fake.arrived.acquire()
+        sender.cancelled = True
+        assert "code=CANCELLED" in sender.error()
+        assert cancelled_stages(fake) == set(STAGES)
+
+
+def test_a_cancel_by_id_stops_every_stage() -> None:
+    with opened(one_chunk_then_silence) as (fake, inbox):
+        sender = arrive(inbox, "mine")
+        fake.arrived.acquire()
+        inbox.put(CancelTurn("another"))
+        inbox.put(CancelTurn("mine"))
+        assert "code=CANCELLED" in sender.error()
+        orders = [r for r in fake.requests if r.model_name in STAGES]
+        assert all(b'"cancel": "mine~' in r.raw_input_contents[0] for r in orders)
+
+
+def test_an_error_of_a_stage_is_passed_on_with_the_callers_id() -> None:
+    def failing(request: Any, context: Any) -> Iterator[Message]:
+        yield chunk(request, 0, 0, 1)
+        yield failure(
+            request, f"in ensemble: [tristage code=OVERLOADED stage=think turn={request.id}] full"
+        )
+
+    with opened(failing) as (fake, inbox):
+        error = arrive(inbox, "mine").error()
+        assert cancelled_stages(fake) == set(STAGES)
+    assert error == "[tristage code=OVERLOADED stage=think turn=mine] full"
+
+
+def test_a_stream_without_progress_is_given_up() -> None:
+    impatient = DoorSettings(**{**SETTINGS.__dict__, "no_progress_ms": 50})
+    with opened(one_chunk_then_silence, impatient) as (fake, inbox):
+        sender = arrive(inbox)
+        assert "no progress for 0.05 s" in sender.error()
+        assert cancelled_stages(fake) == set(STAGES)
+
+
+def test_a_server_that_cannot_be_reached_is_an_error() -> None:
+    inbox = Inbox()
+    thread = threading.Thread(target=Door(SETTINGS, "127.0.0.1:1").run, args=[inbox])
+    thread.start()
+    sender = arrive(inbox)
+    assert "code=STAGE_FAILED" in sender.error()
+    inbox.put(Closed())
+    thread.join()
+
+
+def test_more_turns_than_allowed_are_refused() -> None:
+    with opened(one_chunk_then_silence) as (fake, inbox):
+        held = [arrive(inbox, f"t{n}") for n in range(2)]
+        for _ in held:
+            fake.arrived.acquire()
+        assert "code=OVERLOADED" in arrive(inbox, "third").error()
+        for sender in held:
+            sender.cancelled = True
+            sender.wait()
+
+
+def test_a_turn_without_sound_sent_is_refused_before_anything_is_asked() -> None:
+    with opened(two_pieces) as (fake, inbox):
+        assert "AUDIO is missing" in arrive(inbox, audio=False).error()
+        assert not any(request.model_name == "voice_turn" for request in fake.requests)
+
+
+def test_an_ending_without_tensors_is_not_relayed() -> None:
+    def nothing(request: Any, context: Any) -> Iterator[Message]:
+        yield end(request)
+
+    with opened(nothing) as (_, inbox):
+        sender = arrive(inbox)
+        assert sender.wait() == []
