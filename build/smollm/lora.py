@@ -61,6 +61,7 @@ def adapter_state(model: Llama) -> dict[str, Tensor]:
 def save(state: dict[str, Tensor], path: Path) -> None:
     """Write adapters as fp16 safetensors."""
     save_file({name: weight.half().contiguous() for name, weight in state.items()}, path)
+    path.chmod(0o644)
 
 
 def load(path: Path) -> dict[str, Tensor]:

@@ -5,10 +5,11 @@ model's own, as in serving. Ten probes find a broken model; they do not measure 
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from build.fetch import replacing
+from build.fetch import replacing, sha256
 from build.smollm import weights
 from build.smollm.lora import ADAPTERS
 from build.smollm.model import Llama
@@ -18,61 +19,70 @@ QUALITY = ADAPTERS.with_name("quality.json")
 
 
 @dataclass(frozen=True)
-class Probe:
-    """What the customer says, and for the last answer: words it must and must not contain."""
+class Line:
+    """What the customer says; lower-case words the answer must, and must not, contain."""
 
-    heard: tuple[str, ...]
+    heard: str
     says: tuple[str, ...]
     never: tuple[str, ...] = ()
 
 
-PROBES = (
-    Probe(
-        ("Hi, I would like two cheeseburgers and a large Coke please.",),
-        ("two cheeseburgers", "large coke", "anything else"),
-    ),
-    Probe(
-        ("Can I get 3 peach pies and a medium ginger ale?",),
-        ("three peach pies", "medium ginger ale"),
-    ),
-    Probe(
-        (
-            "Hi, I would like two cheeseburgers and a large Coke please.",
-            "Can I also get a chicken sandwich with fries?",
-            "Do you have pizza?",
-            "Make that a small coffee instead.",
-            "No thanks, that is all.",
+_BURGERS = Line(
+    "Hi, I would like two cheeseburgers and a large Coke please.",
+    ("two cheeseburgers", "large coke", "anything else"),
+)
+_NO_PIZZA = Line("Do you have pizza?", ("sorry", "don't have pizza"), ("yes",))
+_SMALL_COFFEE = Line("Make that a small coffee instead.", ("changed", "small coffee"), ("sorry",))
+_DONE = Line("No thanks, that is all.", ("pull forward",), ("sorry", "got it"))
+
+PROBES: tuple[tuple[Line, ...], ...] = (
+    (_BURGERS,),
+    (
+        Line(
+            "Can I get 3 peach pies and a medium ginger ale?",
+            ("three peach pies", "medium ginger ale"),
         ),
-        ("pull forward",),
-        ("sorry",),
     ),
-    Probe(
-        (
-            "I'd like a veggie burger without onions.",
-            "And a large lemonade.",
-            "Do you have pizza?",
-        ),
-        ("don't have pizza",),
-        ("yes",),
+    (
+        _BURGERS,
+        Line("Can I also get a chicken sandwich with fries?", ("chicken sandwich", "fries")),
+        _NO_PIZZA,
+        _SMALL_COFFEE,
+        _DONE,
     ),
-    Probe(
-        ("Two tacos please.", "And a medium Sprite.", "Make that a small coffee instead."),
-        ("changed", "small coffee"),
-        ("sprite",),
+    (
+        Line("I'd like a veggie burger without onions.", ("veggie burger", "no onions")),
+        Line("And a large lemonade.", ("large lemonade",), ("onions",)),
+        _NO_PIZZA,
     ),
-    Probe(("Do you have any sushi?",), ("don't have sushi",), ("yes",)),
-    Probe(("Do you have onion rings?", "Large please."), ("large onion rings",), ("sorry",)),
-    Probe(("What is the capital of Germany?",), ("only take orders",), ("got it",)),
-    Probe(
-        ("Hello there.", "Yes, a bacon burger with extra cheese."), ("bacon burger", "extra cheese")
+    (
+        Line("Two tacos please.", ("two tacos",)),
+        Line("And a medium Sprite.", ("medium sprite",)),
+        _SMALL_COFFEE,
+        Line("And a cookie.", ("cookie",), ("coffee",)),
     ),
-    Probe(
-        ("A fish sandwich please.", "That's it.", "Thank you so much."), ("welcome",), ("sorry",)
+    (Line("Do you have any sushi?", ("don't have sushi",), ("yes",)), _BURGERS),
+    (
+        Line("Do you have onion rings?", ("yes", "size"), ("sorry",)),
+        Line("Large please.", ("large onion rings",), ("sorry",)),
+    ),
+    (Line("What is the capital of Germany?", ("only take orders",), ("got it",)),),
+    (
+        Line("Hello there.", ("welcome",)),
+        Line("Yes, a bacon burger with extra cheese.", ("bacon burger", "extra cheese")),
+        Line("Yes.", ("what else",)),
+        Line("Do you have brownies?", ("yes", "how many"), ("sorry",)),
+        Line("Two.", ("two brownies",)),
+    ),
+    (
+        Line("A fish sandwich please.", ("fish sandwich",)),
+        Line("That's it.", ("pull forward",)),
+        Line("Thank you so much.", ("welcome",), ("sorry",)),
     ),
 )
 
 
-def converse(model: Llama, heard: tuple[str, ...]) -> list[str]:
+def converse(model: Llama, heard: Sequence[str]) -> list[str]:
     """The model's greedy answers to one conversation, prompted exactly as in serving."""
     tokenizer = weights.tokenizer()
     history: list[Utterance] = []
@@ -86,12 +96,20 @@ def converse(model: Llama, heard: tuple[str, ...]) -> list[str]:
     return answers
 
 
-def passes(probe: Probe, answer: str) -> bool:
-    """Whether the last answer has what it must and lacks what it must not."""
+def is_right(line: Line, answer: str) -> bool:
+    """Whether an answer has what it must and lacks what it must not."""
     said = answer.lower()
-    return all(word in said for word in probe.says) and not any(
-        word in said for word in probe.never
-    )
+    return all(word in said for word in line.says) and not any(word in said for word in line.never)
+
+
+def judge(model: Llama, lines: tuple[Line, ...]) -> dict[str, object]:
+    """One conversation as a row of the report: it passes when every answer is right."""
+    answers = converse(model, [line.heard for line in lines])
+    rows = [
+        {"heard": line.heard, "answer": answer, "right": is_right(line, answer)}
+        for line, answer in zip(lines, answers, strict=True)
+    ]
+    return {"passes": all(row["right"] for row in rows), "conversation": rows}
 
 
 def write_quality() -> Path:
@@ -99,15 +117,13 @@ def write_quality() -> Path:
     from build.smollm.export import merged_model
 
     model = merged_model()
-    rows = []
-    for probe in PROBES:
-        answers = converse(model, probe.heard)
-        lines = [list(pair) for pair in zip(probe.heard, answers, strict=True)]
-        rows.append({"passes": passes(probe, answers[-1]), "conversation": lines})
+    rows = [judge(model, lines) for lines in PROBES]
     report = {
         "model": "SmolLM2-135M-Instruct with the ordering LoRA, PyTorch fp32, greedy",
+        "adapters_sha256": sha256(ADAPTERS),
+        "probes": len(rows),
         "passed": sum(bool(row["passes"]) for row in rows),
-        "probes": rows,
+        "conversations": rows,
     }
     with replacing(QUALITY) as partial:
         partial.write_text(json.dumps(report, indent=1) + "\n")
