@@ -63,7 +63,7 @@ def train(parts: Sequence[str], threads: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0, or 1 with the reason on stderr."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     try:
         if options.task in ("all", "fetch"):
             fetch()

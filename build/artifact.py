@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 
 from build import contract
+from build.errors import WeightsInvalid
 from build.fetch import cache_dir, replacing, sha256
 from build.lineage import ROOT, code_of
 
@@ -130,7 +131,10 @@ def chosen(models: Iterable[str], *, optional: bool) -> list[Artifact]:
 
 
 def _hashes(paths: Iterable[Path]) -> dict[str, str]:
-    """Short path to sha256 of each file."""
+    """Short path to sha256 of each file. Raises WeightsInvalid for one that is missing."""
+    paths = list(paths)
+    if missing := [str(path) for path in paths if not path.exists()]:
+        raise WeightsInvalid(f"{', '.join(missing)}: not there; see `python -m build train`")
     return {_short(path): _digest(path, path.stat().st_mtime_ns) for path in paths}
 
 

@@ -31,7 +31,7 @@ class CrossAttention:
 
     @cached_property
     def _seen(self) -> str:
-        """Which states each query may attend to: bool [B, 1, T, C]; ORT does not broadcast over T."""
+        """States each token may attend to: bool [B, 1, T, C]; ORT does not broadcast over T."""
         graph = self.step.graph
         states = graph.weight("states", np.arange(self.capacity, dtype=np.int64)[None, None, None])
         zeros = graph.op("Sub", self.step.positions, self.step.positions)

@@ -8,8 +8,9 @@ import onnx
 import pytest
 
 from build import artifact, contract
+from build.__main__ import main
 from build.artifact import Artifact
-from build.errors import ContractBroken
+from build.errors import ContractBroken, WeightsInvalid
 from build.lineage import ROOT, code_of
 from build.onnx_graph import FLOAT, INT64, Graph, Shape
 
@@ -86,6 +87,19 @@ def test_provenance_says_what_an_artefact_was_made_of(folder: Path) -> None:
     assert list(written["sources"]) == [str(folder / "weights")]
     assert "build/onnx_graph.py" in written["exporter"]
     assert {"torch", "onnx"} <= set(written["tools"])
+
+
+def test_missing_weights_are_named_with_the_way_to_make_them(folder: Path) -> None:
+    made = toy(folder)
+    made.build()
+    (folder / "weights").unlink()
+    with pytest.raises(WeightsInvalid, match=r"weights.*build train"):
+        made.up_to_date()
+
+
+def test_the_command_line_names_the_models_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--force", "nosuch"]) == 1
+    assert "think_step" in capsys.readouterr().err
 
 
 def test_a_graph_that_breaks_its_contract_is_never_published(folder: Path) -> None:

@@ -81,14 +81,15 @@ def test_admission_gives_the_cross_keys_and_values_of_every_layer(
             np.testing.assert_allclose(found, values.numpy(), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
 @pytest.mark.parametrize("graph", ["portable.onnx", "model.onnx"])
 def test_three_orders_decode_together_to_the_tokens_torch_gives_each_alone(
-    graph: str, decoder: Decoder, hidden: torch.Tensor, cross: Context
+    graph: str, chunk: int, decoder: Decoder, hidden: torch.Tensor, cross: Context
 ) -> None:
     path = REPOSITORY / "asr_decode_step/1" / graph
     stepper = Stepper(path, rows=3, capacity=448, context=cross)
     expected = [decoder.greedy(row[None], PROMPT, end=END) for row in hidden]
-    assert stepper.greedy([PROMPT] * 3, end=END, limit=60, chunk=1) == expected
+    assert stepper.greedy([PROMPT] * 3, end=END, limit=60, chunk=chunk) == expected
     text = Tokenizer.from_file(str(REPOSITORY / "asr_decode/1/tokenizer.json")).decode(expected[0])
     assert "two cheeseburgers and a large" in text.lower().replace("2", "two")
 
