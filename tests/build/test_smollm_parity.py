@@ -1,5 +1,6 @@
 """SmolLM2's step graphs against the PyTorch model with the ordering LoRA merged."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer
 from build.smollm import lora, weights
 from build.smollm.export import CAPACITY, PORTABLE, merged_model
 from build.smollm.model import Llama
+from build.smollm.probes import QUALITY
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper
 
@@ -83,3 +85,17 @@ def test_the_shipped_tokenizer_is_the_one_of_the_weights() -> None:
     line = "<|im_start|>user\nI'd like 12 tacos, please!<|im_end|>\n"
     assert shipped.encode(line, add_special_tokens=False).ids == encode(line)
     assert shipped.decode(encode("Two cheeseburgers, please.")) == "Two cheeseburgers, please."
+
+
+@pytest.mark.full
+def test_the_int8_graph_holds_every_probe_conversation_as_the_quality_report_has_it() -> None:
+    report = json.loads(QUALITY.read_text())
+    stepper = Stepper(REPOSITORY / "think_step/1/model.onnx", rows=1, capacity=CAPACITY, context={})
+    for conversation in report["conversations"]:
+        history: list[Utterance] = []
+        for line in conversation["conversation"]:
+            prompt = prompt_tokens(history, line["heard"], encode)
+            (said,) = stepper.greedy([prompt], end=weights.end_token(), limit=64)
+            assert weights.tokenizer().decode(said) == line["answer"]
+            history.append(Utterance("user", line["heard"]))
+            history.append(Utterance("assistant", line["answer"]))
