@@ -53,18 +53,20 @@ class Peer:
             call.cancel()
 
     async def cancel(self, turn: str, stages: Sequence[str]) -> None:
-        """Tell every stage to drop `turn`; a stage that does not answer is left to its time-out."""
+        """Tell every stage to drop `turn`; a stage that does not answer is left to its time-out.
+
+        Each on a stream of its own: answers of decoupled and of other models on one stream are
+        written concurrently by this server (2.51), and that aborts it.
+        """
+        await asyncio.gather(*(self._cancel_at(stage, turn) for stage in stages))
+
+    async def _cancel_at(self, stage: str, turn: str) -> None:
         order = np.array([[json.dumps({"cancel": turn}).encode()]], dtype=np.object_)
-        requests = [
-            wire.to_request(stage, {"CONTROL": order}, turn=f"cancel-{turn}", parameters={})
-            for stage in stages
-        ]
-        call = self._stub.ModelStreamInfer(_each(requests), timeout=CANCEL_TIMEOUT_S)
-        finished = 0
+        request = wire.to_request(stage, {"CONTROL": order}, turn=f"cancel-{turn}", parameters={})
+        call = self._stub.ModelStreamInfer(_once(request), timeout=CANCEL_TIMEOUT_S)
         try:
             async for message in call:
-                finished += bool(message.error_message) or wire.is_final(message.infer_response)
-                if finished == len(requests):
+                if message.error_message or wire.is_final(message.infer_response):
                     return
         except grpc.aio.AioRpcError:
             return
@@ -90,8 +92,3 @@ async def _next(call: Any, silence_s: float, model: str) -> Any:
 
 async def _once(request: Any) -> AsyncIterator[Any]:
     yield request
-
-
-async def _each(requests: Sequence[Any]) -> AsyncIterator[Any]:
-    for request in requests:
-        yield request
