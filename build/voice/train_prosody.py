@@ -17,6 +17,8 @@ from python_backends.speech import DURATIONS
 STEPS: Final = 1500
 
 _BATCH: Final = 16
+_POOL: Final = 8
+"""Batches drawn together and sorted by length, so that little of a batch is padding."""
 
 
 def train_prosody(corpus: Corpus, steps: int = STEPS) -> ProsodyLM:
@@ -32,14 +34,24 @@ def train_prosody(corpus: Corpus, steps: int = STEPS) -> ProsodyLM:
     torch.manual_seed(recipe.seed)
     model = ProsodyLM()
 
+    utterances = corpus.training
+
     def loss_of_batch(rng: np.random.Generator) -> Tensor:
-        chosen = rng.integers(0, len(corpus.training), _BATCH)
-        duration, pitch = cross_entropies(model, [corpus.training[i] for i in chosen])
+        with torch.autocast("cpu", torch.bfloat16):
+            duration, pitch = cross_entropies(model, draw(utterances, rng))
         return duration + pitch
 
     trained = Trainer(recipe, model).run(loss_of_batch)
     assert isinstance(trained, ProsodyLM)
     return trained
+
+
+def draw(utterances: Sequence[Utterance], rng: np.random.Generator) -> list[Utterance]:
+    """A random batch of utterances of similar length."""
+    pool = [utterances[i] for i in rng.integers(0, len(utterances), _BATCH * _POOL)]
+    pool.sort(key=lambda utterance: len(utterance.phonemes))
+    first = _BATCH * int(rng.integers(_POOL))
+    return pool[first : first + _BATCH]
 
 
 def cross_entropies(model: ProsodyLM, utterances: Sequence[Utterance]) -> tuple[Tensor, Tensor]:
@@ -52,7 +64,7 @@ def cross_entropies(model: ProsodyLM, utterances: Sequence[Utterance]) -> tuple[
     duration, pitch = tokens[..., 0], tokens[..., 1]
 
     def mean(logits: Tensor, target: Tensor) -> Tensor:
-        each = functional.cross_entropy(logits.transpose(1, 2), target, reduction="none")
+        each = functional.cross_entropy(logits.float().mT, target, reduction="none")
         return (each * phonemes.mask).sum() / phonemes.mask.sum()
 
     pitch_logits = model.pitch_logits(hidden, duration)
