@@ -67,6 +67,7 @@ class StageBackend:
             self._closing = True
             self._inbox.put(Closed())
         self._thread.join()
+        self._gauge.close()
 
     def _accept(self, request: Request) -> None:
         if request.optional("CONTROL") is not None:

@@ -1,5 +1,7 @@
 """Figures of a stage on Triton's /metrics."""
 
+from __future__ import annotations
+
 import triton_python_backend_utils as pb_utils
 
 
@@ -15,9 +17,15 @@ class OpenRequests:
             description="Requests a stage has accepted and not yet answered to the end",
             kind=pb_utils.MetricFamily.GAUGE,
         )
-        self._family = family
-        self._metric = family.Metric(labels={"stage": stage})
+        self._family: pb_utils.MetricFamily | None = family
+        self._metric: pb_utils.Metric | None = family.Metric(labels={"stage": stage})
 
     def set(self, count: int) -> None:
         """Publish the present number."""
-        self._metric.set(float(count))
+        if self._metric is not None:
+            self._metric.set(float(count))
+
+    def close(self) -> None:
+        """Give both up while the stub still serves, the metric first: its exit would crash."""
+        self._metric = None
+        self._family = None

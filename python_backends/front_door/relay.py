@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -33,7 +34,7 @@ class Peer:
         turn: str,
         parameters: Mapping[str, Any],
         silence_s: float,
-    ) -> AsyncIterator[Outputs]:
+    ) -> AsyncGenerator[Outputs, None]:
         """Responses of one request until its final one.
 
         StageFailed when nothing has come for `silence_s`; otherwise what the model answered with.
@@ -48,6 +49,7 @@ class Peer:
                 if message.infer_response.outputs:
                     yield wire.to_arrays(message.infer_response)
                 if wire.is_final(message.infer_response):
+                    await _to_end(call, silence_s)
                     return
         finally:
             call.cancel()
@@ -65,9 +67,7 @@ class Peer:
         request = wire.to_request(stage, {"CONTROL": order}, turn=f"cancel-{turn}", parameters={})
         call = self._stub.ModelStreamInfer(_once(request), timeout=CANCEL_TIMEOUT_S)
         try:
-            async for message in call:
-                if message.error_message or wire.is_final(message.infer_response):
-                    return
+            await _to_end(call, CANCEL_TIMEOUT_S)
         except grpc.aio.AioRpcError:
             return
         finally:
@@ -78,9 +78,18 @@ class Peer:
         await self._channel.close()
 
 
+async def _to_end(call: Any, silence_s: float) -> None:
+    """Read until the server closes the stream: cut off after its final response, the server would
+    keep the models of the request loaded."""
+    with suppress(TimeoutError):
+        while await asyncio.wait_for(call.read(), silence_s) is not grpc.aio.EOF:
+            pass
+
+
 async def _next(call: Any, silence_s: float, model: str) -> Any:
     try:
-        message = await asyncio.wait_for(call.read(), silence_s)
+        async with asyncio.timeout(silence_s):  # wait_for of 3.11 may lose a cancel
+            message = await call.read()
     except TimeoutError as fault:
         raise StageFailed(f"no progress for {silence_s:g} s", stage=model) from fault
     except grpc.aio.AioRpcError as fault:
