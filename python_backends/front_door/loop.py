@@ -1,6 +1,7 @@
 """The front door: every turn is a task of one asyncio loop."""
 
 import asyncio
+import contextlib
 import uuid
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
@@ -63,7 +64,13 @@ class Door:
         task = asyncio.create_task(self._turn(request, turn))
         self._turns[turn] = task
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._ended(request, turn, task))
+
+    def _ended(self, request: Request, turn: str, task: "asyncio.Task[None]") -> None:
+        """A turn is over; one that was cancelled before its task first ran is answered here."""
+        self._tasks.discard(task)
+        self._turns.pop(turn, None)
+        request.fail(Cancelled("the turn was cancelled"))
 
     def _stop(self, wanted: str) -> None:
         """Cancel every open turn that its caller named `wanted`."""
@@ -90,7 +97,7 @@ class Door:
         except StageError as fault:
             error = fault
         finally:
-            self._turns.pop(turn)
+            self._turns.pop(turn, None)
             watcher.cancel()
             if request.is_open:
                 await self._peer.cancel(turn, self._settings.stage_names)
@@ -102,14 +109,16 @@ class Door:
             name: values for name in TENSORS if (values := request.optional(name)) is not None
         }
         request.required("AUDIO")
-        async for outputs in self._peer.stream(
+        responses = self._peer.stream(
             self._settings.ensemble,
             inputs,
             turn=turn,
             parameters=request.options.given(),
             silence_s=self._settings.no_progress_ms / 1000,
-        ):
-            request.send(self._stamped(request, outputs))
+        )
+        async with contextlib.aclosing(responses):
+            async for outputs in responses:
+                request.send(self._stamped(request, outputs))
 
     def _stamped(self, request: Request, outputs: Outputs) -> Outputs:
         """The response with a span of the front door itself behind its events."""

@@ -1,13 +1,16 @@
 """The front door relays, keeps ids apart, and stops every stage when a turn does not end well."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
+from python_backends.front_door import relay
 from python_backends.front_door.loop import Door
 from python_backends.front_door.settings import DoorSettings
 from tests import fakes
@@ -123,6 +126,43 @@ def test_a_cancel_by_id_stops_every_stage() -> None:
         assert "code=CANCELLED" in sender.error()
         orders = [r for r in fake.requests if r.model_name in STAGES]
         assert all(b'"cancel": "mine~' in r.raw_input_contents[0] for r in orders)
+
+
+def test_a_cancel_that_comes_together_with_its_turn_ends_it_and_frees_its_place() -> None:
+    settings = DoorSettings(**{**SETTINGS.__dict__, "max_turns": 1})
+    inbox = Inbox()
+    sender = arrive(inbox, "mine")
+    inbox.put(CancelTurn("mine"))
+    with serving(two_pieces) as (_, address):
+        thread = threading.Thread(target=Door(settings, address).run, args=[inbox])
+        thread.start()
+        assert "code=CANCELLED" in sender.error()
+        assert len(arrive(inbox, "next").values()) == 3
+        inbox.put(Closed())
+        thread.join()
+
+
+@pytest.mark.parametrize("ticks", range(4))
+def test_a_cancel_is_not_lost_to_a_message_that_comes_at_the_same_time(ticks: int) -> None:
+    class Call:
+        def __init__(self) -> None:
+            self.message: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def read(self) -> str:
+            return await self.message
+
+    async def cancelled_or_done() -> bool:
+        call = Call()
+        task = asyncio.create_task(relay._next(call, 5.0, "voice_turn"))
+        await asyncio.sleep(0.01)
+        call.message.set_result("a chunk")
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        was_running = task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled() == was_running
+
+    assert asyncio.run(cancelled_or_done())
 
 
 def test_an_error_of_a_stage_is_passed_on_with_the_callers_id() -> None:
