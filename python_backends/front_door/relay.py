@@ -68,8 +68,6 @@ class Peer:
         call = self._stub.ModelStreamInfer(_once(request), timeout=CANCEL_TIMEOUT_S)
         try:
             await _to_end(call, CANCEL_TIMEOUT_S)
-        except grpc.aio.AioRpcError:
-            return
         finally:
             call.cancel()
 
@@ -79,11 +77,12 @@ class Peer:
 
 
 async def _to_end(call: Any, silence_s: float) -> None:
-    """Read until the server closes the stream: cut off after its final response, the server would
-    keep the models of the request loaded."""
-    with suppress(TimeoutError):
-        while await asyncio.wait_for(call.read(), silence_s) is not grpc.aio.EOF:
-            pass
+    """Read until the stream is closed, however that goes: cut off after its final response, the
+    server would keep the models of the request loaded."""
+    with suppress(TimeoutError, grpc.aio.AioRpcError):
+        async with asyncio.timeout(silence_s):
+            while await call.read() is not grpc.aio.EOF:
+                pass
 
 
 async def _next(call: Any, silence_s: float, model: str) -> Any:

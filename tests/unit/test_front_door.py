@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
@@ -184,6 +185,18 @@ def test_a_stream_without_progress_is_given_up() -> None:
         sender = arrive(inbox)
         assert "no progress for 0.05 s" in sender.error()
         assert cancelled_stages(fake) == set(STAGES)
+
+
+def test_a_stream_that_breaks_after_its_end_has_ended_well() -> None:
+    def breaking(request: Any, context: Any) -> Iterator[Message]:
+        yield from two_pieces(request, context)
+        context.abort(grpc.StatusCode.INTERNAL, "a late fault")
+
+    with opened(breaking) as (fake, inbox):
+        sender = arrive(inbox)
+        assert len(sender.values()) == 3
+        assert sender.error() == ""
+        assert cancelled_stages(fake) == set()
 
 
 def test_a_server_that_cannot_be_reached_is_an_error() -> None:
