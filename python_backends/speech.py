@@ -23,6 +23,9 @@ DURATIONS = 64
 PHONEMES = 178
 """Size of the phoneme alphabet (Kokoro's)."""
 
+SILENCE = 0
+"""Phoneme of the silence at both ends of a piece."""
+
 FRAMES_PER_TICK = 2
 PITCHES = 33
 """Pitch tokens: 0 unvoiced, 1..32 log-spaced bins of F0."""

@@ -73,7 +73,7 @@ class FlowDecoder:
             return self._one(self._step_model, inputs, "VELOCITY", x.shape)
 
         x = SOLVERS[key.solver](velocity, _start(pieces, scores, rows), key.steps)
-        return [_sound(x[row, : score.frames]) for row, score in enumerate(scores)]
+        return [_sound(x[row, score.breath : score.frames]) for row, score in enumerate(scores)]
 
     def _condition(self, scores: Sequence[Score], rows: int) -> NDArray[np.float32]:
         """[B, rows, 128]."""

@@ -7,10 +7,14 @@ from numpy.typing import NDArray
 
 from python_backends.diffusion_lock.frames import frame_positions
 from python_backends.errors import InvalidInput
-from python_backends.speech import FRAME_HZ, PHONEMES, PITCHES
+from python_backends.speech import FRAME_HZ, PHONEMES, PITCHES, SILENCE
 
 BUCKET_FRAMES = 80
 """Pieces whose lengths lie in the same 80 frames may share a batch."""
+
+LEAD_FRAMES = 6
+"""Silence kept before a piece, 75 ms. The voice learnt to take a breath of some 350 ms, which a
+caller hears as delay; it is decoded, since speech without it is worse, and left out."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,9 @@ class Score:
     frame_position: NDArray[np.float32]
     """[T, 3]."""
 
+    breath: int = 0
+    """Leading frames that are decoded but not spoken."""
+
     @property
     def frames(self) -> int:
         return len(self.frame_phoneme)
@@ -65,7 +72,9 @@ def to_score(prosody: NDArray[np.int32], max_frames: int) -> Score:
             f"PROSODY lasts {frames / FRAME_HZ:.2f} s; a piece of more than 0 and at most "
             f"{max_frames / FRAME_HZ:g} s is accepted"
         )
-    return Score(phoneme, pitch, *frame_positions(duration))
+    lead = int(duration[0]) if phoneme[0] == SILENCE and len(phoneme) > 1 else 0
+    breath = max(0, lead - LEAD_FRAMES)
+    return Score(phoneme, pitch, *frame_positions(duration), breath=breath)
 
 
 def _within(name: str, values: NDArray[np.int64], high: int) -> None:

@@ -52,3 +52,15 @@ def test_prosody_that_cannot_be_spoken_is_refused(
 def test_two_columns_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"shape \[1, 4, 2\]"):
         to_score(np.zeros((1, 4, 2), np.int32), 1600)
+
+
+@pytest.mark.parametrize(("lead", "breath"), [(2, 0), (6, 0), (28, 22)])
+def test_a_long_breath_before_a_piece_is_decoded_but_not_spoken(lead: int, breath: int) -> None:
+    prosody = np.array([[[0, lead, 0], [50, 10, 3], [0, 8, 0]]], np.int32)
+    score = to_score(prosody, 1600)
+    assert score.frames == lead + 18
+    assert score.breath == breath
+
+
+def test_a_piece_that_does_not_begin_with_silence_is_spoken_whole() -> None:
+    assert to_score(np.array([[[50, 40, 3]]], np.int32), 1600).breath == 0

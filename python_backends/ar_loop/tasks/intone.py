@@ -16,10 +16,7 @@ from python_backends.errors import InvalidInput
 from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.scheduling.order import InOrder
 from python_backends.slot_engine.command import Sampling, Tokens
-from python_backends.speech import FRAMES_PER_TICK
-
-PAD = 0
-"""Phoneme id of the silence at both ends."""
+from python_backends.speech import FRAMES_PER_TICK, SILENCE
 
 
 class Intone:
@@ -47,7 +44,7 @@ class Intone:
             raise InvalidInput(
                 f"the text has {len(ids)} phonemes; at most {self._limit - 2} are accepted at once"
             )
-        return [Melody(request, np.array([PAD, *ids, PAD], np.int64), self)]
+        return [Melody(request, np.array([SILENCE, *ids, SILENCE], np.int64), self)]
 
     def abandon(self, turn: str) -> None:
         """See Task."""
