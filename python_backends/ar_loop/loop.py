@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from python_backends.ar_loop.sequence import Sequence, Task, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
-from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
+from python_backends.bridge.inbox import Event
+from python_backends.errors import Cancelled, InvalidInput, Overloaded, StageError, StageFailed
 from python_backends.scheduling.continuous import ContinuousBatch, Member, Plan
 from python_backends.slot_engine.command import (
     RESTART,
@@ -49,21 +50,11 @@ class DecodeLoop:
     def run(self, inbox: Inbox) -> None:
         """Serve until closed; waits only when no sequence is open."""
         self._inbox = inbox
-        while True:
-            for event in inbox.take(0 if self.batch.members() else None):
-                match event:
-                    case Arrived(request):
-                        self._open(request)
-                    case CancelTurn(turn):
-                        self.cancel(turn)
-                    case Wake(_FollowUp() as follow_up):
-                        self._followed(follow_up)
-                    case Wake(news):
-                        raise TypeError(f"unexpected news {news!r}")
-                    case Closed():
-                        self._worker.shutdown()
-                        return
-            self.step()
+        try:
+            while all(map(self._serve, inbox.take(0 if self.batch.members() else None))):
+                self.step()
+        finally:
+            self._worker.shutdown(cancel_futures=True)
 
     def step(self) -> None:
         """Advance every running sequence by one token, and one prompt by one chunk."""
@@ -81,20 +72,33 @@ class DecodeLoop:
 
     def cancel(self, turn: str) -> None:
         """Take a turn out between two steps and answer its requests."""
-        for member in self.batch.find(lambda one: one.request.turn == turn):
-            self.batch.leave(member)
-            member.payload.fail(Cancelled("the turn was cancelled"))
-        for follow_up in self._following:
-            follow_up.cancelled |= follow_up.request.turn == turn
+        open_requests = [member.payload.request for member in self.batch.members()]
+        open_requests += [follow_up.request for follow_up in self._following]
+        for request in {one for one in open_requests if one.turn == turn}:
+            self._end(request, Cancelled("the turn was cancelled"))
         self._task.abandon(turn)
+
+    def _serve(self, event: Event) -> bool:
+        """Handle one event; False ends the loop."""
+        match event:
+            case Arrived(request):
+                self._open(request)
+            case CancelTurn(turn):
+                self.cancel(turn)
+            case Wake(_Followed(follow_up, done)):
+                self._followed(follow_up, done)
+            case Wake(news):
+                raise TypeError(f"unexpected news {news!r}")
+            case Closed():
+                return False
+        return True
 
     def _open(self, request: Request) -> None:
         try:
             self._refuse_if_full()
             self._join(self._task.open(request))
         except StageError as error:
-            request.fail(error)
-            self._task.abandon(request.turn)
+            self._lose(request, error)
 
     def _refuse_if_full(self) -> None:
         waiting = len(self.batch.waiting)
@@ -107,7 +111,10 @@ class DecodeLoop:
 
     def _join(self, sequences: list[Sequence]) -> None:
         for one in sequences:
-            self.batch.join(Member(one, prompt=len(one.prompt), max_new=one.max_new))
+            try:
+                self.batch.join(Member(one, prompt=len(one.prompt), max_new=one.max_new))
+            except ValueError as fault:
+                raise InvalidInput(str(fault)) from fault
 
     def _command(self, plan: Plan[Sequence]) -> Command:
         number = self._number
@@ -160,6 +167,8 @@ class DecodeLoop:
         score: float,
         no_speech: float,
     ) -> None:
+        if member not in self.batch.rows:
+            return  # another sequence of its request has failed in this step
         one = member.payload
         try:
             if token[0] < 0:
@@ -169,46 +178,49 @@ class DecodeLoop:
                 self.batch.leave(member)
                 self._follow_up(one.request, one.close("stop" if stopped else "length"))
         except StageError as error:
-            self.batch.leave(member)
-            one.fail(error)
-            self._task.abandon(one.request.turn)
+            self._lose(one.request, error)
 
     def _follow_up(self, request: Request, work: Work | None) -> None:
         """Do what is left of a sequence off the loop; its request stays open meanwhile."""
         if work is not None:
             follow_up = _FollowUp(request, work)
             self._following.add(follow_up)
-            self._worker.submit(self._work, follow_up)
+            future = self._worker.submit(follow_up.run)
+            future.add_done_callback(lambda done: self._inbox.put(Wake(_Followed(follow_up, done))))
 
-    def _work(self, follow_up: "_FollowUp") -> None:
-        try:
-            follow_up.outcome = follow_up.work()
-        except StageError as error:
-            follow_up.outcome = error
-        finally:
-            self._inbox.put(Wake(follow_up))
-
-    def _followed(self, follow_up: "_FollowUp") -> None:
+    def _followed(self, follow_up: "_FollowUp", done: "Future[Sequence]") -> None:
         self._following.discard(follow_up)
-        match follow_up.outcome:
-            case _ if follow_up.cancelled:
-                follow_up.request.fail(Cancelled("the turn was cancelled"))
-            case Sequence() as sequence:
-                self._join([sequence])
-            case StageError() as error:
-                follow_up.request.fail(error)
-            case None:
-                follow_up.request.fail(StageFailed("the stage failed while retrying"))
+        try:
+            sequence = done.result()
+            follow_up.check()
+            self._join([sequence])
+        except StageError as error:
+            self._lose(follow_up.request, error)
 
     def _abort(self, error: StageError) -> None:
         """A failed command ends everybody whose row it may have touched; the rest goes on."""
         self._number = RESTART
         for member in self.batch.abort():
-            member.payload.fail(type(error)(error.message, stage=error.stage))
-            self._task.abandon(member.payload.request.turn)
+            self._lose(member.payload.request, StageFailed(error.message, stage=error.stage))
+
+    def _lose(self, request: Request, error: StageError) -> None:
+        """A request fails, and its turn with it."""
+        self._end(request, error)
+        self._task.abandon(request.turn)
+
+    def _end(self, request: Request, error: StageError) -> None:
+        """Take out a request's sequences and fail it, after what is followed up for it: calling
+        a model while no request is open would take the server down."""
+        for member in self.batch.find(lambda one: one.request is request):
+            self.batch.leave(member)
+        under_way = [one for one in self._following if one.request is request]
+        for follow_up in under_way:
+            follow_up.error = follow_up.error or error
+        if not under_way:
+            request.fail(error)
 
     def _drop_deserted(self) -> None:
-        """Sequences whose caller is gone, or whose request a sibling has already ended."""
+        """Sequences whose caller is gone; none whose request has ended is ever run."""
         for member in self.batch.members():
             request = member.payload.request
             if not request.is_open:
@@ -223,5 +235,21 @@ class _FollowUp:
 
     request: Request
     work: Work
-    cancelled: bool = False
-    outcome: Sequence | StageError | None = None
+    error: StageError | None = None
+    """What its request will be failed with as soon as the work has returned."""
+
+    def run(self) -> Sequence:
+        """The work, unless its request is lost already."""
+        self.check()
+        return self.work()
+
+    def check(self) -> None:
+        """Raise the error of a request that is lost."""
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass(frozen=True)
+class _Followed:
+    follow_up: _FollowUp
+    done: "Future[Sequence]"

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from python_backends.bridge import Request
-from python_backends.errors import StageError
 from python_backends.slot_engine.command import GREEDY, Sampling, Tokens
 
 
@@ -40,10 +39,6 @@ class Sequence:
     def close(self, reason: str) -> "Work | None":
         """The sequence ended, by "stop" or by "length": answer, or return the work that is left."""
         raise NotImplementedError
-
-    def fail(self, error: StageError) -> None:
-        """It will not be finished."""
-        self.request.fail(error)
 
 
 Work = Callable[[], Sequence]

@@ -270,6 +270,143 @@ def test_a_follow_up_that_fails_answers_its_request() -> None:
     assert "no second try" in request.sender.error()
 
 
+class Sibling(Count):
+    """Goes on as soon as it may, and never answers."""
+
+    may_go_on: threading.Event
+
+    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+        assert self.may_go_on.wait(fakes.WAIT_S)
+        return super().take(token, score, no_speech)
+
+    def close(self, reason: str) -> Work | None:
+        return None
+
+
+class Pair(CountTask):
+    """Two sequences a request; the first one is followed up by work that waits to be released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on, self.release = (threading.Event() for _ in range(3))
+        self.was_open: list[bool] = []
+
+    def open(self, request: Request) -> list[Sequence]:
+        first, second = Count(request, [1], goal=1), Sibling(request, [10], goal=1000)
+        second.may_go_on = self.go_on
+
+        def again() -> Sequence:
+            self.begun.set()
+            assert self.release.wait(fakes.WAIT_S)
+            self.was_open.append(request.is_open)
+            if request.required("GOAL")[0, 0] < 0:
+                raise ZeroDivisionError
+            return Count(request, [1], goal=1)
+
+        first.again = again
+        return [first, second]
+
+
+class Running:
+    """A loop on its own thread, with the first sequence of a pair being followed up."""
+
+    def __init__(self, engine: CountingEngine, goal: int = 3) -> None:
+        self.task, self.inbox, native = Pair(), Inbox(), counting(goal)
+        self.sender = native.sender
+        self.fault: Exception | None = None
+        self.loop = DecodeLoop(self.task, engine, SETTINGS)
+        self.inbox.put(Arrived(Request(native, "count", lambda _: None)))
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+        assert self.task.begun.wait(fakes.WAIT_S)
+
+    def _run(self) -> None:
+        try:
+            self.loop.run(self.inbox)
+        except ZeroDivisionError as fault:
+            self.fault = fault
+
+    def end(self) -> None:
+        self.task.go_on.set()
+        self.task.release.set()
+        self.inbox.put(Closed())
+        self.thread.join()
+
+
+def test_a_request_stays_open_until_its_follow_up_returns_though_a_sibling_has_failed() -> None:
+    engine = CountingEngine()
+    engine.poisoned = {12}
+    running = Running(engine)
+    running.task.go_on.set()
+    assert not running.sender.ended.wait(0.05)
+    running.task.release.set()
+    assert "not finite" in running.sender.error()
+    running.end()
+    assert running.task.was_open == [True]
+
+
+def test_a_cancelled_request_stays_open_until_its_follow_up_returns() -> None:
+    running = Running(CountingEngine())
+    running.inbox.put(CancelTurn("t"))
+    running.task.go_on.set()
+    assert not running.sender.ended.wait(0.05)
+    running.task.release.set()
+    assert "code=CANCELLED" in running.sender.error()
+    running.end()
+    assert running.task.was_open == [True]
+
+
+def test_a_bug_in_a_follow_up_ends_the_loop() -> None:
+    running = Running(CountingEngine(), goal=-1)
+    running.task.go_on.set()
+    running.task.release.set()
+    running.thread.join()
+    assert running.fault is not None
+
+
+def test_a_bug_of_the_loop_waits_for_what_is_followed_up() -> None:
+    class Broken(CountingEngine):
+        def run(self, command: Command) -> Result:
+            if task.go_on.is_set():
+                threading.Timer(0.05, task.release.set).start()
+                raise ZeroDivisionError
+            return super().run(command)
+
+    task = Pair()
+    loop, inbox = DecodeLoop(task, Broken(), SETTINGS), Inbox()
+    inbox.put(Arrived(Request(counting(3), "count", lambda _: None)))
+    threading.Thread(target=lambda: task.begun.wait() and task.go_on.set()).start()
+    with pytest.raises(ZeroDivisionError):
+        loop.run(inbox)
+    assert task.was_open == [True]
+
+
+def test_nothing_is_followed_up_for_a_request_that_failed_in_the_same_step(bench: Bench) -> None:
+    bench.engine.poisoned = {11}
+    begun: list[Request] = []
+    request = Request(native := counting(3), "count", lambda _: None)
+    ill, doubtful = Count(request, [10], goal=99), Count(request, [1], goal=2)
+
+    def again() -> Sequence:
+        begun.append(request)
+        raise StageFailed("not reached")
+
+    doubtful.again = again
+    bench.loop._join([ill, doubtful])
+    bench.run()
+    bench.loop._worker.shutdown()
+    assert "not finite" in native.sender.error()
+    assert not begun
+
+
+def test_a_prompt_that_no_row_holds_fails_alone(bench: Bench) -> None:
+    bench.arrive([1], goal=3, turn="fits")
+    bench.arrive([1] * 32, goal=3, turn="too long")
+    bench.run()
+    assert "code=INVALID_INPUT" in bench.senders[1].error()
+    assert bench.passed(0) == [1, 2, 3]
+
+
 def test_unknown_tasks_and_engines_are_refused_at_load() -> None:
     known = {**SETTINGS.__dict__}
     with pytest.raises(ValueError, match="in_process"):
