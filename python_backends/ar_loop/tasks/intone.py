@@ -11,12 +11,16 @@ from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Request
 from python_backends.bridge.events import now_ns
+from python_backends.bridge.options import MAX_SEED
 from python_backends.bridge.tensors import text
 from python_backends.errors import InvalidInput
 from python_backends.pieces import LAST_PIECE, NO_SOUND
-from python_backends.scheduling.order import InOrder
+from python_backends.scheduling.arrived import ArrivedInOrder
 from python_backends.slot_engine.command import Sampling, Tokens
 from python_backends.speech import FRAMES_PER_TICK, SILENCE
+
+CHARACTERS_A_PHONEME = 8
+"""Longer text is refused before it is looked at: reading a megabyte aloud takes seconds."""
 
 
 class Intone:
@@ -26,7 +30,7 @@ class Intone:
 
     def __init__(self, phonemes: Callable[[str], list[int]], settings: LoopSettings) -> None:
         self._phonemes = phonemes
-        self._order = InOrder()
+        self._order = ArrivedInOrder()
         self._limit = min(settings.capacity, settings.max_new_tokens)
 
     @classmethod
@@ -36,15 +40,33 @@ class Intone:
 
     def open(self, request: Request) -> list[Sequence]:
         """See Task. Text with nothing to pronounce is answered at once."""
-        ids = self._phonemes(request.text("TEXT"))
-        if not ids:
-            self.answer(request, np.zeros((1, 3), np.int32), silent=True, started_ns=now_ns())
-            return []
+        ids = self._read(request.text("TEXT"))
         if len(ids) + 2 > self._limit:
             raise InvalidInput(
                 f"the text has {len(ids)} phonemes; at most {self._limit - 2} are accepted at once"
             )
+        self._expect(request)
+        if not ids:
+            self.answer(request, np.zeros((1, 3), np.int32), silent=True, started_ns=now_ns())
+            return []
         return [Melody(request, np.array([SILENCE, *ids, SILENCE], np.int64), self)]
+
+    def _read(self, line: str) -> list[int]:
+        most = CHARACTERS_A_PHONEME * self._limit
+        if len(line) > most:
+            raise InvalidInput(f"the text has {len(line)} characters; at most {most} are accepted")
+        try:
+            return self._phonemes(line)
+        except Exception as fault:  # the G2P library raises several types over rare characters
+            raise InvalidInput(f"the text cannot be read aloud: {fault}") from fault
+
+    def _expect(self, request: Request) -> None:
+        if _is_alone(request):
+            return
+        try:
+            self._order.arrive(request.turn, int(_piece(request)[0, 0]))
+        except ValueError as fault:
+            raise InvalidInput(str(fault)) from fault
 
     def abandon(self, turn: str) -> None:
         """See Task."""
@@ -70,20 +92,11 @@ class Intone:
             "EVENTS": request.with_events(*spans),
             "PROSODY": prosody[None],
         }
-        number, is_last = int(piece[0, 0]), bool(piece[0, 2] & LAST_PIECE)
-        if number == 0 and is_last:
+        if _is_alone(request):
             request.finish(outputs)
-            return
-        try:
-            self._order.submit(
-                request.turn,
-                (number, 0),
-                ends_piece=True,
-                ends_turn=is_last,
-                send=lambda: request.finish(outputs),
-            )
-        except ValueError as fault:
-            raise InvalidInput(str(fault)) from fault
+        else:
+            number = int(piece[0, 0])
+            self._order.ready(request.turn, number, lambda: request.finish(outputs))
 
 
 class Melody(Sequence):
@@ -96,7 +109,7 @@ class Melody(Sequence):
             request,
             prompt=np.zeros((1, 2), np.int64),
             max_new=len(phonemes),
-            sampling=Sampling(options.speech_temperature, options.seed + piece),
+            sampling=Sampling(options.speech_temperature, (options.seed + piece) & MAX_SEED),
             context={"PHONEMES": phonemes},
         )
         self._phonemes = phonemes
@@ -140,3 +153,9 @@ def _piece(request: Request) -> NDArray[np.int32]:
     """PIECE [1, 3]; text that comes without it is the only piece of its turn."""
     given = request.optional("PIECE")
     return np.array([[0, 0, LAST_PIECE]], np.int32) if given is None else given.copy()
+
+
+def _is_alone(request: Request) -> bool:
+    """It is the whole turn."""
+    number, _, flags = _piece(request)[0]
+    return bool(number == 0 and flags & LAST_PIECE)

@@ -1,0 +1,123 @@
+"""The prosody task: pieces of a turn, read on an engine that draws the same for everybody."""
+
+import numpy as np
+import pytest
+
+from python_backends.ar_loop.loop import DecodeLoop
+from python_backends.ar_loop.settings import LoopSettings
+from python_backends.ar_loop.tasks.intone import Intone
+from python_backends.bridge import Request
+from python_backends.pieces import LAST_PIECE
+from python_backends.slot_engine.command import Command, Drawn, Result, to_inputs
+from tests import fakes
+
+SETTINGS = LoopSettings(
+    task="intone",
+    step_model="step",
+    engine="in_process",
+    slots=4,
+    capacity=32,
+    prefill_chunk=1,
+    max_new_tokens=32,
+    max_waiting=16,
+)
+
+
+class SteadyEngine:
+    """Every phoneme lasts 3 ticks on pitch 7; -1 from `ill_row` on."""
+
+    def __init__(self) -> None:
+        self.ill_row = SETTINGS.slots
+
+    def run(self, command: Command) -> Result:
+        to_inputs(command)
+        prefill = self._drawn([command.prefill.row]) if command.prefill else None
+        rows = range(len(command.decode.tokens)) if command.decode else range(0)
+        return Result(prefill, self._drawn(list(rows)) if command.decode else None)
+
+    def _drawn(self, rows: list[int]) -> Drawn:
+        tokens = np.array([[-1, -1] if row >= self.ill_row else [3, 7] for row in rows], np.int64)
+        return Drawn(tokens, np.zeros(len(rows), np.float32))
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.engine = SteadyEngine()
+        self.loop = DecodeLoop(Intone(phonemes, SETTINGS), self.engine, SETTINGS)
+        self.left: list[str] = []
+
+    def arrive(
+        self, line: str, piece: int | None = None, *, last: bool = False, seed: int = 0
+    ) -> fakes.InferenceResponseSender:
+        inputs = {"TEXT": fakes.text(line)}
+        if piece is not None:
+            inputs["PIECE"] = np.array([[piece, 0, LAST_PIECE if last else 0]], np.int32)
+        native = fakes.arriving(inputs, parameters={"seed": seed})
+        request = Request(native, "prosody", lambda one: self.left.append(one.text("TEXT")))
+        request.parse_options()
+        self.loop._open(request)
+        return native.sender
+
+    def run(self) -> None:
+        while self.loop.batch.members():
+            self.loop.step()
+
+
+def phonemes(line: str) -> list[int]:
+    if "①" in line:
+        return [int("①")]
+    return [ord(letter) for letter in line if letter.isalpha()]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_line_gets_a_duration_and_a_pitch_for_every_phoneme(bench: Bench) -> None:
+    sender = bench.arrive("ab")
+    bench.run()
+    prosody = sender.values()[0]["PROSODY"][0]
+    assert prosody.tolist() == [[0, 6, 7], [97, 6, 7], [98, 6, 7], [0, 6, 7]]
+
+
+def test_pieces_leave_in_order_although_the_shorter_ones_are_made_first(bench: Bench) -> None:
+    bench.arrive("a long one", 0)
+    bench.arrive("shorter", 1)
+    bench.arrive("!", 2)
+    bench.arrive("x", 3, last=True)
+    bench.run()
+    assert bench.left == ["a long one", "shorter", "!", "x"]
+
+
+def test_a_piece_without_its_forerunners_is_answered(bench: Bench) -> None:
+    sender = bench.arrive("late", 5)
+    bench.run()
+    assert len(sender.values()) == 1
+
+
+def test_the_others_of_a_turn_are_answered_when_one_piece_fails(bench: Bench) -> None:
+    senders = [bench.arrive("longest of all", 0), bench.arrive("fails", 1)]
+    senders += [bench.arrive("made", 2), bench.arrive("more made", 3, last=True)]
+    for _ in range(5):
+        bench.loop.step()
+    bench.engine.ill_row = len(bench.loop.batch.rows) - 1
+    bench.loop.step()
+    bench.engine.ill_row = SETTINGS.slots
+    bench.run()
+    assert sum("not finite" in sender.error() for sender in senders) == 1
+    assert all(sender.finals == 1 for sender in senders)
+
+
+@pytest.mark.parametrize("line", ["①", "long" * 10, "blank " + " " * 1000])
+def test_text_that_cannot_be_read_fails_alone(bench: Bench, line: str) -> None:
+    well, ill = bench.arrive("well"), bench.arrive(line)
+    bench.run()
+    assert "code=INVALID_INPUT" in ill.error()
+    assert len(well.values()) == 1
+
+
+def test_the_largest_seed_is_taken_for_every_piece(bench: Bench) -> None:
+    senders = [bench.arrive("a", n, last=n == 1, seed=2**63 - 1) for n in range(2)]
+    bench.run()
+    assert all(sender.error() == "" for sender in senders)
