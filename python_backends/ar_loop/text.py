@@ -70,7 +70,7 @@ class PieceSplitter:
 
     def _end(self) -> int | None:
         """Where the next piece ends, or None while that is open."""
-        for at, mark in enumerate(self._text[:-1]):
+        for at, mark in enumerate(self._text[:-1][:MAX_PIECE_CHARS]):
             if mark in CLAUSE_ENDS and self._text[at + 1].isspace() and self._speakable(at, mark):
                 return at + 1
         if len(self._text) > MAX_PIECE_CHARS:

@@ -42,6 +42,14 @@ def test_text_without_marks_is_cut_at_a_blank() -> None:
     assert " ".join(pieces).split() == ["word"] * 100
 
 
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_a_mark_far_behind_does_not_make_a_piece_too_long(size: int) -> None:
+    line = "word " * 70 + "end. And more."
+    pieces = split([line[at : at + size] for at in range(0, len(line), size)])
+    assert all(len(piece) <= 160 for piece in pieces)
+    assert pieces == split([line])
+
+
 def test_a_character_of_several_tokens_is_never_split() -> None:
     line = "Great 👍 你好!"
     raw = line.encode()
