@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from deploy import backends, leash, processes, repositories, runs
+from deploy import backends, leash, processes, rehearsal, repositories, runs
 from deploy.errors import ServerFailed
-from deploy.readiness import Probe, covered_by_a_turn, probing
+from deploy.readiness import Probe, covered_by_a_turn, probe_request, probing
 from deploy.server_log import ServerLog
 from deploy.settings import LISTENERS, Ports, Settings
 
@@ -233,16 +233,18 @@ class Server:
         return f"loading models: {len(loaded)} of {len(self.models)}{last}"
 
     def _probe_models(self) -> None:
+        """One real inference of every model: small ones first, then whole requests."""
         configs = [self._known[name].config for name in self.models]
-        asked = [config for config in configs if not covered_by_a_turn(config)]
+        small = [probe_request(config) for config in configs if not covered_by_a_turn(config)]
+        asked = [*small, *rehearsal.requests(self.models)]
         with probing(self.grpc_address) as probe:
-            for number, config in enumerate(asked, 1):
-                self._progress(f"first inference: {number} of {len(asked)} ({config.name})")
-                self._probe_model(probe, config)
+            for number, request in enumerate(asked, 1):
+                self._progress(f"first inference: {number} of {len(asked)} ({request.model_name})")
+                self._ask(probe, request)
 
-    def _probe_model(self, probe: Probe, config: object) -> None:
+    def _ask(self, probe: Probe, request: object) -> None:
         try:
-            probe.infer(config, PROBE_TIMEOUT_S)
+            probe.ask(request, PROBE_TIMEOUT_S)
         except ServerFailed as failure:
             raise ServerFailed(self.log.account(str(failure))) from failure
 

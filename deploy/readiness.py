@@ -31,7 +31,7 @@ SEQUENCE_ID = "probe"
 
 
 def covered_by_a_turn(config: Any) -> bool:
-    """Ensembles and the front door: one turn by the caller says more than a probe could."""
+    """Ensembles and the front door: a rehearsal says more than a probe could."""
     return config.platform == "ensemble" or "ensemble" in config.parameters
 
 
@@ -68,24 +68,25 @@ class Probe:
             return False
 
     def infer(self, config: Any, timeout_s: float) -> None:
-        """One real inference of a model; ServerFailed with its reason when it does not answer.
+        """One small inference of a model; ServerFailed with its reason when it does not answer."""
+        self.ask(probe_request(config), timeout_s)
+
+    def ask(self, request: Any, timeout_s: float) -> None:
+        """Have a request answered; ServerFailed with the reason when it is not.
 
         By a stream, which plain and decoupled models serve alike. It is read to its end: a stream
         that is dropped sooner may keep its model from ever being unloaded.
         """
-        requests = iter([probe_request(config)])
-        answered = False
+        name, answered = request.model_name, False
         try:
-            for answer in self._stub.ModelStreamInfer(requests, timeout=timeout_s):
+            for answer in self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
                 if answer.error_message:
-                    raise ServerFailed(f"model {config.name!r} failed: {answer.error_message}")
+                    raise ServerFailed(f"model {name!r} failed: {answer.error_message}")
                 answered = True
         except grpc.RpcError as fault:
-            raise ServerFailed(
-                f"model {config.name!r} gave no answer: {fault.details()}"
-            ) from fault
+            raise ServerFailed(f"model {name!r} gave no answer: {fault.details()}") from fault
         if not answered:
-            raise ServerFailed(f"model {config.name!r} ended its answer without a response")
+            raise ServerFailed(f"model {name!r} ended its answer without a response")
 
     def reload(self, name: str) -> None:
         """Unload and load a model: the only way back after the death of its stub."""
