@@ -60,10 +60,7 @@ class Transcribe:
     def open(self, request: Request) -> list[Sequence]:
         """See Task. A window without speech (VALID 0) costs nothing."""
         hidden, valid = request.required("HIDDEN")[0], request.required("VALID")[0]
-        if hidden.ndim != 3 or len(hidden) != len(valid):
-            raise InvalidInput(
-                f"HIDDEN {hidden.shape} and VALID {valid.shape} describe different windows"
-            )
+        _check(request, hidden, valid)
         transcript = Transcript(request, texts=[""] * len(valid))
         spoken = [index for index, states in enumerate(valid) if states > 0]
         transcript.open_windows = len(spoken)
@@ -193,6 +190,19 @@ class Window(Sequence):
     def _again(self) -> Sequence:
         states = self._task.encode_again(self.request, self._index)
         return Window(self._transcript, self._index, states, self._task, is_retry=True)
+
+
+def _check(request: Request, hidden: NDArray[np.float32], valid: NDArray[np.int32]) -> None:
+    """What one request gets wrong must not reach the engine, which others share."""
+    if hidden.ndim != 3 or len(hidden) != len(valid):
+        raise InvalidInput(
+            f"HIDDEN {hidden.shape} and VALID {valid.shape} describe different windows"
+        )
+    most = min(hidden.shape[1], FULL_FRAMES // 2)
+    if np.any(valid > most):
+        raise InvalidInput(f"VALID is {valid.tolist()}; a window has at most {most} states here")
+    if request.optional("AUDIO") is not None and request.required("SPAN_MS").shape[1] < len(valid):
+        raise InvalidInput(f"SPAN_MS must have {len(valid)} spans, one a window")
 
 
 def repeats_itself(heard: str) -> bool:
