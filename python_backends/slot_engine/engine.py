@@ -147,7 +147,10 @@ class SlotPoolEngine:
         if set(part.context) != expected:
             raise InvalidInput(f"context {sorted(part.context)}; {sorted(expected)} is needed")
         names = [node.name for node in self._admit.get_outputs()]
-        values = self._admit.run(names, {key: v[None] for key, v in part.context.items()})
+        try:
+            values = self._admit.run(names, {key: v[None] for key, v in part.context.items()})
+        except Exception as fault:  # onnxruntime raises several unrelated types
+            raise StageFailed(f"the admit graph failed: {fault}") from fault
         for name, value in zip(names, values, strict=True):
             try:
                 self.pools.fill(part.row, name, value[0])
