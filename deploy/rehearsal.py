@@ -1,7 +1,7 @@
 """One real request for what a probe cannot cover: the front door and the ensembles.
 
-A short recorded order goes through `turn` and `transcribe`, a word through `speak`; behind them every
-stage computes once, for real, before the first caller does.
+A short recorded order goes through `turn` and `transcribe`, a word through `speak`; behind them
+every stage computes once, for real, before the first caller does.
 """
 
 import wave
