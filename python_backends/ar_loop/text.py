@@ -5,6 +5,9 @@ from collections.abc import Callable
 REPLACEMENT = "\ufffd"
 SENTENCE_ENDS = ".!?"
 CLAUSE_ENDS = ".!?,;:"
+CLOSERS = "\"')]\u201d\u2019"
+"""What may stand between a mark and the white space after it."""
+
 MIN_FIRST_CHARS = 4
 MIN_CLAUSE_CHARS = 24
 MAX_PIECE_CHARS = 160
@@ -45,7 +48,8 @@ class Detokenizer:
 class PieceSplitter:
     """Cuts growing text into clause-sized pieces: the first one short, later ones up to a sentence.
 
-    A mark only ends a piece when white space follows it, so "3.50" and "3:05" stay whole.
+    A mark only ends a piece when white space follows it, or its closing quote, so "3.50" and "3:05"
+    stay whole; and only when something was said, so "1." stays with what it numbers.
     """
 
     def __init__(self) -> None:
@@ -71,14 +75,23 @@ class PieceSplitter:
     def _end(self) -> int | None:
         """Where the next piece ends, or None while that is open."""
         for at, mark in enumerate(self._text[:-1][:MAX_PIECE_CHARS]):
-            if mark in CLAUSE_ENDS and self._text[at + 1].isspace() and self._speakable(at, mark):
-                return at + 1
+            if mark in CLAUSE_ENDS and self._speakable(at, mark):
+                closed = self._after_closers(at + 1)
+                if closed <= MAX_PIECE_CHARS and self._text[closed : closed + 1].isspace():
+                    return closed
         if len(self._text) > MAX_PIECE_CHARS:
             blank = self._text.rfind(" ", 0, MAX_PIECE_CHARS)
             return blank if blank > 0 else MAX_PIECE_CHARS
         return None
 
+    def _after_closers(self, at: int) -> int:
+        while self._text[at : at + 1] and self._text[at] in CLOSERS:
+            at += 1
+        return at
+
     def _speakable(self, at: int, mark: str) -> bool:
+        if not any(map(str.isalpha, self._text[:at])):
+            return False
         if not self._pieces:
             return at + 1 >= MIN_FIRST_CHARS
         return mark in SENTENCE_ENDS or at + 1 >= MIN_CLAUSE_CHARS

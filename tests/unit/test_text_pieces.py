@@ -32,6 +32,23 @@ def test_pieces_do_not_depend_on_how_the_text_arrives(seed: int) -> None:
     assert split(parts) == split([ANSWER])
 
 
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ('I said "two please." Then I left.', ['I said "two please."', "Then I left."]),
+        ("Fries (the large ones.) Anything else?", ["Fries (the large ones.)", "Anything else?"]),
+        ("Well... That was it... Bye.", ["Well...", "That was it...", "Bye."]),
+        ("1. Burger. 2. Fries. Done.", ["1. Burger.", "2. Fries.", "Done."]),
+        ("... ... Okay then! Bye.", ["... ... Okay then!", "Bye."]),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_marks_end_a_piece_with_what_belongs_to_them(
+    line: str, pieces: list[str], size: int
+) -> None:
+    assert split([line[at : at + size] for at in range(0, len(line), size)]) == pieces
+
+
 def test_nothing_is_lost_or_doubled() -> None:
     assert " ".join(split(list(ANSWER))) == ANSWER
 
