@@ -1,16 +1,12 @@
 """A request in progress: its windows, and the one answer made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from python_backends.bridge import Request
-from python_backends.encoder_window.encoder import STATE_WIDTH
-from python_backends.encoder_window.windows import Window
+from python_backends.encoder_window.leaf import Leaf, Window
 from python_backends.errors import StageError
 
 
@@ -31,13 +27,15 @@ class Member:
     number: int
     window: Window
     state: State = State.BUILDING
-    mel: NDArray[np.float32] | None = None
-    hidden: NDArray[np.float32] | None = None
+    built: Any = None
+    """Features, between build and pass."""
+
+    result: Any = None
 
     @property
-    def bucket(self) -> int:
-        """The shape bucket: mel frames."""
-        return self.window.frames
+    def bucket(self) -> Hashable:
+        """The shape bucket."""
+        return self.window.bucket
 
 
 @dataclass(eq=False)
@@ -68,24 +66,11 @@ class Clip:
         start_ns, end_ns = int(start_s * 1e9), int(end_s * 1e9)
         self.spans.append(self.request.span(what, start_ns, end_ns, window=member.number, **more))
 
-    def answer(self) -> None:
+    def answer(self, leaf: Leaf) -> None:
         """End the request, with the outputs or the error."""
         if self.error is not None:
             self.request.fail(self.error)
-        else:
-            self.request.finish(self._outputs())
-
-    def _outputs(self) -> dict[str, NDArray[Any]]:
+            return
         windows = [member.window for member in self.members]
-        states = [window.states for window in windows]
-        hidden = np.zeros((1, len(windows), max(1, *states), STATE_WIDTH), np.float32)
-        for member in self.members:
-            if member.hidden is not None:
-                hidden[0, member.number, : len(member.hidden)] = member.hidden
-        return {
-            "HIDDEN": hidden,
-            "VALID": np.array([states], np.int32),
-            "SPAN_MS": np.array([[window.span_ms for window in windows]], np.int32),
-            "NO_SPEECH": np.array([[window.silent for window in windows]], np.float32),
-            "EVENTS": self.request.with_events(*self.spans),
-        }
+        outputs = leaf.outputs(windows, [member.result for member in self.members])
+        self.request.finish({**outputs, "EVENTS": self.request.with_events(*self.spans)})

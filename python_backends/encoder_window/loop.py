@@ -1,26 +1,21 @@
 """The encoder behind a conditional window.
 
-Build workers make mels; whenever the encoder is free, the window decides whether a batch leaves;
-one encoder thread runs it, so that the loop goes on accepting and the next batch grows meanwhile.
+Build workers make features; whenever the encoder is free, the window decides whether a batch
+leaves; one encoder thread runs it, so that the loop goes on accepting and the next batch grows.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.inbox import Event
-from python_backends.encoder_window.audio import checked
 from python_backends.encoder_window.clip import Clip, Member, State
-from python_backends.encoder_window.encoder import Call, Encoder, Outcome
-from python_backends.encoder_window.mel import log_mel
+from python_backends.encoder_window.leaf import Leaf, Outcome
 from python_backends.encoder_window.settings import EncodeSettings
-from python_backends.encoder_window.windows import to_windows
 from python_backends.errors import Cancelled, Overloaded, StageError
 from python_backends.scheduling.window import ConditionalWindow, Release
 
@@ -29,8 +24,8 @@ FIRST_GUESS_S = 0.3
 
 
 @dataclass(frozen=True)
-class _Mel:
-    values: NDArray[np.float32]
+class _Features:
+    values: Any
     start_s: float
     end_s: float
 
@@ -38,29 +33,29 @@ class _Mel:
 @dataclass(frozen=True)
 class _Built:
     member: Member
-    done: "Future[_Mel]"
+    done: "Future[_Features]"
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    batch: Release[int, Member]
+    batch: Release[Hashable, Member]
     done: "Future[list[Outcome]]"
 
 
 class EncodeLoop:
-    """Serves requests with AUDIO. `call` is `bridge.call`; `clock` counts seconds."""
+    """Serves what its leaf can read; `clock` counts seconds."""
 
     def __init__(
-        self, settings: EncodeSettings, call: Call, clock: Callable[[], float] = time.monotonic
+        self, settings: EncodeSettings, leaf: Leaf, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._encoder = Encoder(call, settings.encoder_model)
-        self._window: ConditionalWindow[int, Member] = ConditionalWindow(
+        self._leaf = leaf
+        self._window: ConditionalWindow[Hashable, Member] = ConditionalWindow(
             max_batch=settings.max_batch, window_s=settings.window_ms / 1000
         )
         self._clips: set[Clip] = set()
-        self._running: Release[int, Member] | None = None
+        self._running: Release[Hashable, Member] | None = None
         self._released_at = self._free_since = clock()
         self._batch_s = FIRST_GUESS_S
 
@@ -68,7 +63,7 @@ class EncodeLoop:
         """Serve events until Closed; its threads end with it."""
         self._inbox = inbox
         with (
-            ThreadPoolExecutor(self._settings.build_workers, "mel") as self._builders,
+            ThreadPoolExecutor(self._settings.build_workers, "build") as self._builders,
             ThreadPoolExecutor(1, "encoder") as self._passes,
         ):
             while all(map(self._serve, inbox.take(self._patience_s()))):
@@ -116,8 +111,7 @@ class EncodeLoop:
                 f"{len(self._clips)} requests are being encoded, and no more are taken",
                 retry_after_ms=self._retry_after_ms(),
             )
-        sound = checked(request.required("AUDIO"), self._settings.max_audio_s)
-        return Clip.of(request, to_windows(sound, request.options.min_frames))
+        return Clip.of(request, self._leaf.windows(request))
 
     def _retry_after_ms(self) -> int:
         """When the batches now ahead will have left."""
@@ -126,21 +120,20 @@ class EncodeLoop:
 
     def _build(self, member: Member) -> None:
         self._window.build(member.bucket)
-        future = self._builders.submit(self._mel, member)
+        future = self._builders.submit(self._features, member)
         future.add_done_callback(lambda done: self._inbox.put(Wake(_Built(member, done))))
 
-    def _mel(self, member: Member) -> _Mel:
+    def _features(self, member: Member) -> _Features:
         """On a build worker."""
         start_s = self._clock()
-        values = log_mel(member.window.sound, member.window.frames)
-        return _Mel(values, start_s, self._clock())
+        return _Features(self._leaf.build(member.window), start_s, self._clock())
 
-    def _built(self, member: Member, done: "Future[_Mel]") -> None:
+    def _built(self, member: Member, done: "Future[_Features]") -> None:
         if member.clip not in self._clips or member.state is not State.BUILDING:
             return
-        mel = done.result()
-        member.mel, member.state = mel.values, State.READY
-        member.clip.note(member, "build", mel.start_s, mel.end_s)
+        features = done.result()
+        member.built, member.state = features.values, State.READY
+        member.clip.note(member, "build", features.start_s, features.end_s)
         self._window.ready(member, member.bucket, self._clock())
 
     def _patience_s(self) -> float | None:
@@ -161,25 +154,25 @@ class EncodeLoop:
             member.state = State.RUNNING
             self._note_queue(member, batch, now)
         self._running, self._released_at = batch, now
-        mels = [member.mel for member in batch.items if member.mel is not None]
-        future = self._passes.submit(self._encoder.encode, mels)
+        built = [member.built for member in batch.items]
+        future = self._passes.submit(self._leaf.encode, built)
         future.add_done_callback(lambda done: self._inbox.put(Wake(_Encoded(batch, done))))
 
-    def _note_queue(self, member: Member, batch: Release[int, Member], now: float) -> None:
+    def _note_queue(self, member: Member, batch: Release[Hashable, Member], now: float) -> None:
         arrived_s = member.clip.request.arrived_ns / 1e9
-        about = {"reason": str(batch.reason), "members": len(batch.items), "frames": batch.bucket}
+        about = {"reason": str(batch.reason), "members": len(batch.items), "bucket": batch.bucket}
         member.clip.note(member, "queue", arrived_s, now, **about)
 
-    def _encoded(self, batch: Release[int, Member], outcomes: list[Outcome]) -> None:
+    def _encoded(self, batch: Release[Hashable, Member], outcomes: list[Outcome]) -> None:
         start_s, now = self._released_at, self._clock()
         self._running, self._free_since, self._batch_s = None, now, now - start_s
         for member, outcome in zip(batch.items, outcomes, strict=True):
-            member.state, member.mel = State.DONE, None
+            member.state, member.built = State.DONE, None
             member.clip.note(member, "compute", start_s, now, members=len(batch.items))
             if isinstance(outcome, StageError):
                 self._give_up(member.clip, outcome)
             else:
-                member.hidden = outcome
+                member.result = outcome
             self._settle(member.clip)
 
     def _drop_where(self, unwanted: Callable[[Clip], bool]) -> None:
@@ -202,4 +195,4 @@ class EncodeLoop:
         """Answer a clip that is over, once."""
         if clip.is_over and clip in self._clips:
             self._clips.discard(clip)
-            clip.answer()
+            clip.answer(self._leaf)

@@ -1,8 +1,9 @@
 """The model `encode`: sound to hidden states, batched by a conditional window."""
 
-from python_backends.bridge import Loop, ModelConfig, StageBackend, call
+from python_backends.bridge import Loop, ModelConfig, StageBackend, call, plugin
 from python_backends.encoder_window.loop import EncodeLoop
 from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.encoder_window.whisper import Whisper
 
 
 class TritonPythonModel(StageBackend):
@@ -10,4 +11,7 @@ class TritonPythonModel(StageBackend):
 
     def make_loop(self, config: ModelConfig) -> Loop:
         """The loop that owns the encoder's queue."""
-        return EncodeLoop(config.settings(EncodeSettings), call)
+        settings = config.settings(EncodeSettings)
+        if settings.leaf:
+            return EncodeLoop(settings, plugin.load(settings.leaf)(config, settings))
+        return EncodeLoop(settings, Whisper(settings, call))

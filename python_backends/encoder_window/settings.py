@@ -19,6 +19,9 @@ class EncodeSettings:
     max_waiting: int
     """Open requests beyond which new ones are refused."""
 
+    leaf: str = ""
+    """Another encoder than Whisper: "module:factory", called with (ModelConfig, these settings)."""
+
     def __post_init__(self) -> None:
         if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
             raise ValueError("max_batch, build_workers and max_waiting must be at least 1")

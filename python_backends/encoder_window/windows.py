@@ -40,6 +40,11 @@ class Window:
     """Silent windows are not encoded."""
 
     @property
+    def bucket(self) -> int:
+        """Its shape."""
+        return self.frames
+
+    @property
     def states(self) -> int:
         """Encoder states that come out."""
         return 0 if self.silent else self.frames // FRAMES_PER_STATE

@@ -1,0 +1,41 @@
+"""What is windowed: how a request becomes windows, and what one pass of the encoder is."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from python_backends.bridge import Request
+from python_backends.errors import StageError
+
+
+class Window(Protocol):
+    """A part of a request that takes one place in a batch."""
+
+    @property
+    def bucket(self) -> Hashable:
+        """Windows of one bucket may share a pass."""
+
+    @property
+    def silent(self) -> bool:
+        """It costs no pass at all."""
+
+
+class Leaf(Protocol):
+    """The encoder behind the window. `windows` and `outputs` run on the loop's thread, `build` on
+    its workers, `encode` on its encoder thread while requests are open."""
+
+    def windows(self, request: Request) -> Sequence[Window]:
+        """The request, checked and split. Raises InvalidInput."""
+
+    def build(self, window: Any) -> Any:
+        """Features of one window."""
+
+    def encode(self, built: Sequence[Any]) -> list[Any]:
+        """One pass: for each window's features its result, or the StageError of that one."""
+
+    def outputs(self, windows: Sequence[Any], results: Sequence[Any]) -> dict[str, NDArray[Any]]:
+        """The answer, without EVENTS; the result of a silent window is None."""
+
+
+Outcome = Any | StageError

@@ -1,0 +1,51 @@
+"""Whisper behind the window: log-mels in, hidden states out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.bridge import Request
+from python_backends.encoder_window.audio import checked
+from python_backends.encoder_window.encoder import STATE_WIDTH, Call, Encoder, Outcome
+from python_backends.encoder_window.mel import log_mel
+from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.encoder_window.windows import Window, to_windows
+
+
+class Whisper:
+    """See Leaf. `call` is `bridge.call`."""
+
+    def __init__(self, settings: EncodeSettings, call: Call) -> None:
+        self._max_audio_s = settings.max_audio_s
+        self._encoder = Encoder(call, settings.encoder_model)
+
+    def windows(self, request: Request) -> list[Window]:
+        """Windows of at most 30 s of AUDIO [1, N]."""
+        sound = checked(request.required("AUDIO"), self._max_audio_s)
+        return to_windows(sound, request.options.min_frames)
+
+    def build(self, window: Window) -> NDArray[np.float32]:
+        """The log-mel [80, frames] of a window."""
+        return log_mel(window.sound, window.frames)
+
+    def encode(self, built: Sequence[NDArray[np.float32]]) -> list[Outcome]:
+        """Hidden states [frames / 2, 384] of each mel."""
+        return self._encoder.encode(built)
+
+    def outputs(
+        self, windows: Sequence[Window], results: Sequence[NDArray[np.float32] | None]
+    ) -> dict[str, NDArray[Any]]:
+        """HIDDEN [1, W, F, 384], padded with zeros to the largest window, and what there is of each."""
+        states = [window.states for window in windows]
+        hidden = np.zeros((1, len(windows), max(1, *states), STATE_WIDTH), np.float32)
+        for number, result in enumerate(results):
+            if result is not None:
+                hidden[0, number, : len(result)] = result
+        return {
+            "HIDDEN": hidden,
+            "VALID": np.array([states], np.int32),
+            "SPAN_MS": np.array([[window.span_ms for window in windows]], np.int32),
+            "NO_SPEECH": np.array([[window.silent for window in windows]], np.float32),
+        }
