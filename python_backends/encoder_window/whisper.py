@@ -37,7 +37,7 @@ class Whisper:
     def outputs(
         self, windows: Sequence[Window], results: Sequence[NDArray[np.float32] | None]
     ) -> dict[str, NDArray[Any]]:
-        """HIDDEN [1, W, F, 384], padded with zeros to the largest window, and what there is of each."""
+        """HIDDEN [1, W, F, 384], padded with zeros to the largest window, and the rest of each."""
         states = [window.states for window in windows]
         hidden = np.zeros((1, len(windows), max(1, *states), STATE_WIDTH), np.float32)
         for number, result in enumerate(results):
