@@ -385,7 +385,7 @@ def test_nothing_is_followed_up_for_a_request_that_failed_in_the_same_step(bench
     bench.engine.poisoned = {11}
     begun: list[Request] = []
     request = Request(native := counting(3), "count", lambda _: None)
-    ill, doubtful = Count(request, [10], goal=99), Count(request, [1], goal=2)
+    ill, doubtful = Count(request, [10], goal=99), Count(request, [1], goal=1)
 
     def again() -> Sequence:
         begun.append(request)
