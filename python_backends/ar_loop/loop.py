@@ -1,4 +1,8 @@
-"""The autoregressive loop: schedule, run, commit, deliver."""
+"""The autoregressive loop: land a step, settle who stays, launch the next, deliver the landed one.
+
+One step is always being computed while the host works on the tokens of the one before, so what the
+host does costs nothing as long as it takes less time than a step.
+"""
 
 import time
 from collections.abc import Callable
@@ -11,7 +15,13 @@ from python_backends.ar_loop.sequence import Sequence, Task, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.inbox import Event
-from python_backends.errors import Cancelled, InvalidInput, Overloaded, StageError, StageFailed
+from python_backends.errors import (
+    Cancelled,
+    InvalidInput,
+    Overloaded,
+    StageError,
+    StageFailed,
+)
 from python_backends.scheduling.continuous import ContinuousBatch, Member, Plan
 from python_backends.slot_engine.command import (
     RESTART,
@@ -20,6 +30,7 @@ from python_backends.slot_engine.command import (
     Prefill,
     Result,
     StepEngine,
+    Tokens,
 )
 
 DEFAULT_STEP_S = 0.02
@@ -44,39 +55,103 @@ class DecodeLoop:
         self._clock = clock
         self._number = RESTART
         self._step_s = DEFAULT_STEP_S
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
+        self._flight: _Flight | None = None
+        self._cancels: list[str] = []
+        self._losses: list[tuple[Request, StageError]] = []
         self._following: set[_FollowUp] = set()
+        self._compute = ThreadPoolExecutor(1, thread_name_prefix="engine")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
 
     def run(self, inbox: Inbox) -> None:
         """Serve until closed; waits only when no sequence is open."""
         self._inbox = inbox
         try:
-            while all(map(self._serve, inbox.take(0 if self.batch.members() else None))):
+            while all(map(self._serve, inbox.take(0 if self.busy else None))):
                 self.step()
         finally:
+            self._compute.shutdown()
             self._worker.shutdown(cancel_futures=True)
+
+    @property
+    def busy(self) -> bool:
+        """There is something to do without anything new arriving."""
+        return bool(self._flight or self._cancels or self._losses or self.batch.members())
 
     def step(self) -> None:
         """Advance every running sequence by one token, and one prompt by one chunk."""
-        self._drop_deserted()
-        plan = self.batch.plan()
-        if plan is None:
-            return
+        drawn = self._land()
+        self._settle()
+        self._launch()
+        self._deliver(drawn)
+
+    def _land(self) -> "list[_Drawn]":
+        """Wait for the step under way; whoever ended with it leaves the batch."""
+        flight, self._flight = self._flight, None
+        if flight is None:
+            return []
         try:
-            result = self._timed(self._command(plan))
+            result = flight.done.result()
         except StageError as error:
             self._abort(error)
-            return
-        self.batch.commit(plan)
-        self._deliver(plan, result)
+            return []
+        self._step_s += 0.05 * (self._clock() - flight.since - self._step_s)
+        self.batch.commit(flight.plan)
+        drawn = _drawn(flight.plan, result)
+        for one in drawn:
+            self._advance(one)
+        return drawn
 
-    def cancel(self, turn: str) -> None:
-        """Take a turn out between two steps and answer its requests."""
-        open_requests = [member.payload.request for member in self.batch.members()]
-        open_requests += [follow_up.request for follow_up in self._following]
-        for request in {one for one in open_requests if one.turn == turn}:
-            self._end(request, Cancelled("the turn was cancelled"))
-        self._task.abandon(turn)
+    def _advance(self, drawn: "_Drawn") -> None:
+        member = drawn.member
+        if drawn.token[0] < 0:
+            self._losses.append(
+                (member.payload.request, StageFailed("the model's numbers were not finite"))
+            )
+        elif member.payload.advance(drawn.token):
+            drawn.ended = "stop"
+        elif member.exhausted:
+            drawn.ended = "length"
+        if drawn.ended:
+            self.batch.leave(member)
+
+    def _settle(self) -> None:
+        """With no step under way: end what was cancelled, has failed, or is deserted."""
+        for member in self.batch.members():
+            request = member.payload.request
+            if not request.is_open:
+                self.batch.leave(member)
+            elif request.cancelled:
+                self._cancels.append(request.turn)
+        losses, self._losses = self._losses, []
+        for request, error in losses:
+            self._end(request, error)
+            self._task.abandon(request.turn)
+        cancels, self._cancels = self._cancels, []
+        for turn in cancels:
+            self._cancel(turn)
+
+    def _launch(self) -> None:
+        """Have the next command computed, if there is one."""
+        plan = self.batch.plan()
+        if plan is not None:
+            command = self._command(plan)
+            done = self._compute.submit(self._engine.run, command)
+            self._flight = _Flight(plan, done, self._clock())
+
+    def _deliver(self, drawn: "list[_Drawn]") -> None:
+        """Use the tokens of the step that has landed; failures are settled after the next one."""
+        for one in drawn:
+            sequence = one.member.payload
+            if not sequence.request.is_open or one.token[0] < 0:
+                continue
+            try:
+                sequence.deliver(one.token, one.score, one.no_speech)
+                if one.ended:
+                    self._follow_up(sequence.request, sequence.close(one.ended))
+            except StageError as error:
+                self._losses.append((sequence.request, error))
+        if drawn:
+            self._task.after_step(len(drawn))
 
     def _serve(self, event: Event) -> bool:
         """Handle one event; False ends the loop."""
@@ -84,7 +159,7 @@ class DecodeLoop:
             case Arrived(request):
                 self._open(request)
             case CancelTurn(turn):
-                self.cancel(turn)
+                self._cancels.append(turn)
             case Wake(_Followed(follow_up, done)):
                 self._followed(follow_up, done)
             case Wake(news):
@@ -98,7 +173,7 @@ class DecodeLoop:
             self._refuse_if_full()
             self._join(self._task.open(request))
         except StageError as error:
-            self._lose(request, error)
+            self._losses.append((request, error))
 
     def _refuse_if_full(self) -> None:
         waiting = len(self.batch.waiting)
@@ -119,66 +194,7 @@ class DecodeLoop:
     def _command(self, plan: Plan[Sequence]) -> Command:
         number = self._number
         self._number += 1
-        return Command(number, plan.moves, self._prefill(plan), self._decode(plan))
-
-    def _prefill(self, plan: Plan[Sequence]) -> Prefill | None:
-        if plan.chunk is None:
-            return None
-        chunk, one = plan.chunk, plan.chunk.member.payload
-        return Prefill(
-            row=chunk.row,
-            start=chunk.start,
-            tokens=one.prompt[chunk.start : chunk.start + chunk.count],
-            is_last=chunk.is_last,
-            sampling=one.sampling,
-            context=one.context if chunk.start == 0 else {},
-        )
-
-    def _decode(self, plan: Plan[Sequence]) -> Decode | None:
-        if not plan.decode:
-            return None
-        return Decode(
-            tokens=np.stack([member.payload.last for member in plan.decode]),
-            starts=np.array([member.length for member in plan.decode], np.int64),
-            sampling=tuple(member.payload.sampling for member in plan.decode),
-        )
-
-    def _timed(self, command: Command) -> Result:
-        start = self._clock()
-        result = self._engine.run(command)
-        self._step_s += 0.05 * (self._clock() - start - self._step_s)
-        return result
-
-    def _deliver(self, plan: Plan[Sequence], result: Result) -> None:
-        """Give every row's token to its sequence; rows are read before anybody leaves."""
-        if result.decode is not None:
-            drawn = result.decode
-            for row, member in enumerate(plan.decode):
-                self._take(member, drawn.tokens[row], float(drawn.scores[row]), 0.0)
-        if result.prefill is not None and plan.chunk is not None:
-            drawn = result.prefill
-            token, score = drawn.tokens[0], float(drawn.scores[0])
-            self._take(plan.chunk.member, token, score, result.no_speech)
-
-    def _take(
-        self,
-        member: Member[Sequence],
-        token: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-        score: float,
-        no_speech: float,
-    ) -> None:
-        if member not in self.batch.rows:
-            return  # another sequence of its request has failed in this step
-        one = member.payload
-        try:
-            if token[0] < 0:
-                raise StageFailed("the model's numbers were not finite")
-            stopped = one.take(token, score, no_speech)
-            if stopped or member.exhausted:
-                self.batch.leave(member)
-                self._follow_up(one.request, one.close("stop" if stopped else "length"))
-        except StageError as error:
-            self._lose(one.request, error)
+        return Command(number, plan.moves, _prefill(plan), _decode(plan))
 
     def _follow_up(self, request: Request, work: Work | None) -> None:
         """Do what is left of a sequence off the loop; its request stays open meanwhile."""
@@ -195,18 +211,21 @@ class DecodeLoop:
             follow_up.check()
             self._join([sequence])
         except StageError as error:
-            self._lose(follow_up.request, error)
+            self._losses.append((follow_up.request, error))
+
+    def _cancel(self, turn: str) -> None:
+        open_requests = [member.payload.request for member in self.batch.members()]
+        open_requests += [follow_up.request for follow_up in self._following]
+        for request in {one for one in open_requests if one.turn == turn}:
+            self._end(request, Cancelled("the turn was cancelled"))
+        self._task.abandon(turn)
 
     def _abort(self, error: StageError) -> None:
         """A failed command ends everybody whose row it may have touched; the rest goes on."""
         self._number = RESTART
         for member in self.batch.abort():
-            self._lose(member.payload.request, StageFailed(error.message, stage=error.stage))
-
-    def _lose(self, request: Request, error: StageError) -> None:
-        """A request fails, and its turn with it."""
-        self._end(request, error)
-        self._task.abandon(request.turn)
+            failure = StageFailed(error.message, stage=error.stage)
+            self._losses.append((member.payload.request, failure))
 
     def _end(self, request: Request, error: StageError) -> None:
         """Take out a request's sequences and fail it, after what is followed up for it: calling
@@ -219,14 +238,62 @@ class DecodeLoop:
         if not under_way:
             request.fail(error)
 
-    def _drop_deserted(self) -> None:
-        """Sequences whose caller is gone; none whose request has ended is ever run."""
-        for member in self.batch.members():
-            request = member.payload.request
-            if not request.is_open:
-                self.batch.leave(member)
-            elif request.cancelled:
-                self.cancel(request.turn)
+
+def _prefill(plan: Plan[Sequence]) -> Prefill | None:
+    if plan.chunk is None:
+        return None
+    chunk, one = plan.chunk, plan.chunk.member.payload
+    return Prefill(
+        row=chunk.row,
+        start=chunk.start,
+        tokens=one.prompt[chunk.start : chunk.start + chunk.count],
+        is_last=chunk.is_last,
+        sampling=one.sampling,
+        context=one.context if chunk.start == 0 else {},
+    )
+
+
+def _decode(plan: Plan[Sequence]) -> Decode | None:
+    if not plan.decode:
+        return None
+    return Decode(
+        tokens=np.stack([member.payload.last for member in plan.decode]),
+        starts=np.array([member.length for member in plan.decode], np.int64),
+        sampling=tuple(member.payload.sampling for member in plan.decode),
+    )
+
+
+def _drawn(plan: Plan[Sequence], result: Result) -> "list[_Drawn]":
+    """Every row's token with its member; rows are read before anybody leaves."""
+    drawn = []
+    if result.decode is not None:
+        tokens, scores = result.decode.tokens, result.decode.scores
+        drawn = [_Drawn(m, tokens[row], float(scores[row])) for row, m in enumerate(plan.decode)]
+    if result.prefill is not None and plan.chunk is not None:
+        token, score = result.prefill.tokens[0], float(result.prefill.scores[0])
+        drawn.append(_Drawn(plan.chunk.member, token, score, result.no_speech))
+    return drawn
+
+
+@dataclass
+class _Drawn:
+    """A token of the step that has landed."""
+
+    member: Member[Sequence]
+    token: Tokens
+    score: float
+    no_speech: float = 0.0
+    ended: str = ""
+    """Why the sequence ended with it, if it did."""
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A step under way. Nothing of its requests is ended before it has landed."""
+
+    plan: Plan[Sequence]
+    done: "Future[Result]"
+    since: float
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.tasks.converse import Converse
 from python_backends.ar_loop.tasks.intone import Intone
 from python_backends.ar_loop.tasks.transcribe import Transcribe
-from python_backends.bridge import ModelConfig, StageBackend, call
+from python_backends.bridge import ModelConfig, StageBackend, call, plugin
 from python_backends.slot_engine.command import StepEngine
 from python_backends.slot_engine.engine import SlotPoolEngine
 
@@ -29,12 +29,16 @@ def _task(config: ModelConfig, settings: LoopSettings) -> Task:
             return Converse.load(config, settings)
         case "intone":
             return Intone.load(settings)
-        case other:
-            raise ValueError(f"task {other!r} is unknown")
+        case path:
+            task: Task = plugin.load(path)(config, settings)
+            return task
 
 
 def _engine(config: ModelConfig, settings: LoopSettings, task: Task) -> StepEngine:
     if settings.engine == "bls":
         return BlsEngine(settings.step_model, call, task.width)
+    if plugin.is_path(settings.engine):
+        engine: StepEngine = plugin.load(settings.engine)(config, settings)
+        return engine
     folder = config.artefact("model.onnx", model=settings.step_model).parent
     return SlotPoolEngine(folder, slots=settings.slots, capacity=settings.capacity)

@@ -29,8 +29,17 @@ class Sequence:
         self.last = np.zeros_like(prompt[-1])
         """What the next decode step is fed: [] or [width]."""
 
-    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
-        """Use a token [width] just drawn; True when it ends the sequence.
+    def advance(self, token: Tokens) -> bool:
+        """Take note of a token [width] just drawn; True when it ends the sequence.
+
+        The next step waits for this, so it is cheap: what is fed next goes into `last`, and what
+        costs time belongs into `deliver`.
+        """
+        self.last = token[0]
+        return False
+
+    def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
+        """Use that token, while the next step is being computed.
 
         `no_speech` is the engine's probability of silence, with the first token only.
         """
@@ -56,6 +65,9 @@ class Task(Protocol):
 
     def abandon(self, turn: str) -> None:
         """A turn was cancelled or failed: answer what was held back for it."""
+
+    def after_step(self, members: int) -> None:
+        """A step of so many members has been delivered; the next one is being computed."""
 
 
 Call = Callable[..., dict[str, NDArray[Any]]]

@@ -10,6 +10,7 @@ TASKS = ("transcribe", "converse", "intone")
 class LoopSettings:
     """`task` names what the tokens mean; `engine` where `step_model` runs.
 
+    Either may also be a class of one's own, "module:Class", made with (ModelConfig, settings).
     `slots` and `capacity` are those of `step_model`. `max_waiting` sequences may wait for a slot.
     """
 
@@ -23,7 +24,7 @@ class LoopSettings:
     max_waiting: int
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
+        if self.engine not in ENGINES and ":" not in self.engine:
             raise ValueError(f"engine {self.engine!r}; {ENGINES} are known")
-        if self.task not in TASKS:
+        if self.task not in TASKS and ":" not in self.task:
             raise ValueError(f"task {self.task!r}; {TASKS} are known")

@@ -1,6 +1,6 @@
 """The model `acoustic`: phonemes with prosody to acoustic frames, in locked batches."""
 
-from python_backends.bridge import Loop, ModelConfig, StageBackend, call
+from python_backends.bridge import Loop, ModelConfig, StageBackend, call, plugin
 from python_backends.diffusion_lock.loop import AcousticLoop
 from python_backends.diffusion_lock.settings import AcousticSettings
 from python_backends.diffusion_lock.source import Voice
@@ -11,5 +11,7 @@ class TritonPythonModel(StageBackend):
 
     def make_loop(self, config: ModelConfig) -> Loop:
         """The loop that owns the flow decoder's queue."""
-        voice = Voice.load(config.artefact("speech.json"))
-        return AcousticLoop(config.settings(AcousticSettings), voice, call)
+        settings = config.settings(AcousticSettings)
+        if settings.leaf:
+            return AcousticLoop(settings, *plugin.load(settings.leaf)(config, settings))
+        return AcousticLoop(settings, Voice.load(config.artefact("speech.json")), call)

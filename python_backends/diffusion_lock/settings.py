@@ -30,6 +30,10 @@ class AcousticSettings:
     hold_s: float = 15.0
     """How long a finished piece is held back for an earlier one that has not even arrived."""
 
+    leaf: str = ""
+    """Another decoder than our own: "module:factory", called with (ModelConfig, these settings),
+    makes a Voice and what is called instead of the two models."""
+
     def __post_init__(self) -> None:
         if min(self.steps, self.max_batch, self.max_frames, self.max_waiting) < 1:
             raise ValueError("steps, max_batch, max_frames and max_waiting must be at least 1")

@@ -68,10 +68,12 @@ class Count(Sequence):
         self.passed: list[int] = []
         self.again: Work | None = None
 
-    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
-        self.passed.append(int(token[0]))
+    def advance(self, token: Tokens) -> bool:
         self.last = token[0]
         return int(token[0]) >= self.goal
+
+    def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
+        self.passed.append(int(token[0]))
 
     def close(self, reason: str) -> Work | None:
         if self.again is not None:
@@ -85,6 +87,7 @@ class CountTask:
 
     def __init__(self) -> None:
         self.abandoned: list[str] = []
+        self.delivered: list[int] = []
 
     def open(self, request: Request) -> list[Sequence]:
         prompt = request.required("PROMPT")[0].tolist()
@@ -94,6 +97,9 @@ class CountTask:
 
     def abandon(self, turn: str) -> None:
         self.abandoned.append(turn)
+
+    def after_step(self, members: int) -> None:
+        self.delivered.append(members)
 
 
 class Bench:
@@ -113,9 +119,14 @@ class Bench:
         self.loop._open(Request(native, "count", lambda _: None))
 
     def run(self) -> None:
-        while self.loop.batch.members():
+        while self.loop.busy:
             self.loop.step()
             self.loop.batch.check_integrity()
+
+    def land(self) -> None:
+        """Wait until no command is being run."""
+        if self.loop._flight is not None:
+            self.loop._flight.done.exception()
 
     def passed(self, index: int) -> list[int]:
         return [int(n) for n in self.senders[index].values()[0]["PASSED"][0]]
@@ -150,6 +161,25 @@ def test_commands_are_numbered_without_gaps(bench: Bench) -> None:
     assert numbers == list(range(len(numbers)))
 
 
+def test_host_work_is_done_while_the_next_step_is_computed(bench: Bench) -> None:
+    in_flight: list[bool] = []
+    bench.task.after_step = lambda members: in_flight.append(bench.loop._flight is not None)
+    bench.arrive([1], goal=5)
+    bench.run()
+    assert in_flight == [True, True, True, True, False]
+
+
+def test_a_caller_is_not_answered_while_its_row_is_being_computed(bench: Bench) -> None:
+    bench.arrive([1], goal=1000)
+    bench.loop.step()
+    bench.loop._serve(CancelTurn("t"))
+    assert bench.loop._flight is not None
+    assert not bench.senders[0].finals
+    bench.loop.step()
+    assert "code=CANCELLED" in bench.senders[0].error()
+    assert not bench.loop.busy
+
+
 def test_a_sequence_ends_at_its_limit(bench: Bench) -> None:
     bench.arrive([1], goal=1000)
     bench.run()
@@ -161,7 +191,8 @@ def test_a_cancelled_turn_leaves_within_one_step_and_the_others_go_on(bench: Ben
     bench.arrive([2], goal=9, turn="goes")
     for _ in range(3):
         bench.loop.step()
-    bench.loop.cancel("goes")
+    bench.loop._serve(CancelTurn("goes"))
+    bench.loop.step()
     assert "code=CANCELLED" in bench.senders[1].error()
     bench.run()
     assert bench.passed(0) == list(range(1, 9))
@@ -204,8 +235,10 @@ def test_a_failed_command_ends_its_rows_and_the_waiting_are_served_afterwards(
         bench.arrive([index + 1], goal=9, turn=f"t{index}")
     for _ in range(4):
         bench.loop.step()
+    bench.land()
     bench.engine.fault = StageFailed("the engine is gone")
     bench.loop.step()
+    bench.land()
     bench.engine.fault = None
     bench.run()
     assert all("the engine is gone" in bench.senders[i].error() for i in range(3))
@@ -216,6 +249,7 @@ def test_a_failed_command_ends_its_rows_and_the_waiting_are_served_afterwards(
 def test_more_than_may_wait_are_refused_with_a_time_to_come_back(bench: Bench) -> None:
     for index in range(6):
         bench.arrive([1], goal=3, turn=f"t{index}")
+    bench.loop.step()
     error = bench.senders[5].error()
     assert "code=OVERLOADED" in error
     assert "retry_after_ms=" in error
@@ -275,9 +309,9 @@ class Sibling(Count):
 
     may_go_on: threading.Event
 
-    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+    def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
         assert self.may_go_on.wait(fakes.WAIT_S)
-        return super().take(token, score, no_speech)
+        super().deliver(token, score, no_speech)
 
     def close(self, reason: str) -> Work | None:
         return None

@@ -49,6 +49,9 @@ class Converse:
     def abandon(self, turn: str) -> None:
         """See Task: nothing is held back here, one request makes all pieces of a turn."""
 
+    def after_step(self, members: int) -> None:
+        """See Task."""
+
     def decode(self, ids: list[int]) -> str:
         """Text of token ids, special tokens left out."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
@@ -111,19 +114,22 @@ class Reply(Sequence):
         self._pieces = PieceSplitter()
         self._begun = False
 
-    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+    def advance(self, token: Tokens) -> bool:
+        """See Sequence."""
+        self.last = token[0]
+        return self._task.is_end(int(token[0]))
+
+    def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
         """See Sequence."""
         if not self._begun:
             self._begun = True
             self._answer.started()
         if self._task.is_end(int(token[0])):
-            return True
-        self.last = token[0]
+            return
         fresh = self._text.add(int(token[0]))
         if self.request.options.stream:
             for piece in self._pieces.add(fresh):
                 self._answer.emit(piece, last=False)
-        return False
 
     def close(self, reason: str) -> None:
         """See Sequence."""

@@ -73,6 +73,9 @@ class Intone:
         for send in self._order.abandon(turn):
             send()
 
+    def after_step(self, members: int) -> None:
+        """See Task."""
+
     def answer(
         self, request: Request, prosody: NDArray[np.int32], *, silent: bool, started_ns: int
     ) -> None:
@@ -117,12 +120,15 @@ class Melody(Sequence):
         self._drawn: list[Tokens] = []
         self._started_ns = 0
 
-    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+    def advance(self, token: Tokens) -> bool:
         """See Sequence. The model is fed tokens plus one: 0 means "none before"."""
-        self._started_ns = self._started_ns or now_ns()
         self._drawn.append(token)
         self.last = token + 1
         return False
+
+    def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
+        """See Sequence."""
+        self._started_ns = self._started_ns or now_ns()
 
     def close(self, reason: str) -> None:
         """See Sequence."""

@@ -71,6 +71,9 @@ class Transcribe:
     def abandon(self, turn: str) -> None:
         """See Task: nothing is held back here."""
 
+    def after_step(self, members: int) -> None:
+        """See Task."""
+
     def decode(self, tokens: list[int]) -> str:
         """Text of token ids, special tokens left out."""
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
@@ -157,16 +160,18 @@ class Window(Sequence):
         self._scores: list[float] = []
         self._no_speech = 0.0
 
-    def take(self, token: Tokens, score: float, no_speech: float) -> bool:
+    def advance(self, token: Tokens) -> bool:
+        """See Sequence."""
+        self.last = token[0]
+        return int(token[0]) == self._task.end
+
+    def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
         """See Sequence."""
         self._transcript.start()
         self._no_speech = max(self._no_speech, no_speech)
         self._scores.append(score)
-        if int(token[0]) == self._task.end:
-            return True
-        self.last = token[0]
-        self._tokens.append(int(token[0]))
-        return False
+        if int(token[0]) != self._task.end:
+            self._tokens.append(int(token[0]))
 
     def close(self, reason: str) -> Work | None:
         """See Sequence. What is doubtful in a shortened window is decoded again at full length."""
