@@ -1,0 +1,35 @@
+"""What host threads did and when, as JSON lines, one file a process."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+LIMIT = 200_000
+"""Lines a process writes at most; some 25 MB."""
+
+
+class SpanLog:
+    """Appends spans of one stage to <folder>/<stage>-<pid>.jsonl; safe for threads.
+
+    Every line is written at once, so that a killed process loses none.
+    """
+
+    def __init__(self, folder: str, stage: str) -> None:
+        """An empty `folder` makes a log that keeps nothing."""
+        self._stage = stage
+        self._left = LIMIT if folder else 0
+        self._lock = threading.Lock()
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            path = Path(folder) / f"{stage}-{os.getpid()}.jsonl"
+            self._file = path.open("a", buffering=1)
+
+    def write(self, what: str, start_ns: int, end_ns: int, members: int) -> None:
+        """One span; ignored once LIMIT is reached."""
+        with self._lock:
+            if self._left <= 0:
+                return
+            self._left -= 1
+            span = {"stage": self._stage, "what": what, "start_ns": start_ns, "end_ns": end_ns}
+            self._file.write(json.dumps(span | {"members": members}) + "\n")
