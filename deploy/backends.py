@@ -78,10 +78,11 @@ def assemble(target: Path, extra: Iterable[Path] = ()) -> Path:
     return target
 
 
-def environment(base: Mapping[str, str], grpc_address: str) -> dict[str, str]:
+def environment(base: Mapping[str, str], grpc_address: str, prefix: str) -> dict[str, str]:
     """Environment variables of a server and so of its stubs.
 
     The stub finds its venv by PATH and libpython by LD_LIBRARY_PATH; numpy may use one thread.
+    The board of running streams lies beside the server's own shared memory, under its `prefix`.
     """
     result = dict(base)
     libraries = [str(tritonserver().parents[1] / "nvidia_pytriton.libs")]
@@ -89,6 +90,7 @@ def environment(base: Mapping[str, str], grpc_address: str) -> dict[str, str]:
     result["LD_LIBRARY_PATH"] = _joined(*libraries, base.get("LD_LIBRARY_PATH"))
     result["PATH"] = _joined(str(Path(sys.prefix) / "bin"), base.get("PATH"))
     result["TRISTAGE_GRPC"] = grpc_address
+    result["TRISTAGE_BOARD"] = f"/dev/shm/{prefix}board"
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         result.setdefault(threads, "1")
     return result

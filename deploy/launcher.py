@@ -160,7 +160,7 @@ class Server:
         atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
         directory = backends.assemble(folder / "backends", self.settings.backends)
-        self._process = self._spawn(self._command(views, directory, prefix))
+        self._process = self._spawn(self._command(views, directory, prefix), prefix)
         self._wait_until_up()
         self._probe_models()
         if self.log.lost_a_port():
@@ -187,7 +187,7 @@ class Server:
             command.append(f"--model-config-name={self.settings.config_name}")
         return [*command, *self.settings.arguments]
 
-    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _spawn(self, command: Sequence[str], prefix: str) -> subprocess.Popen[bytes]:
         """The server in a session of its own: Ctrl-C at the terminal reaches only the launcher."""
         main = threading.current_thread() is threading.main_thread()
         parent = os.getpid() if main else 0
@@ -195,7 +195,7 @@ class Server:
         with self.log.path.open("wb") as log:
             return subprocess.Popen(
                 leashed,
-                env=backends.environment(os.environ, self.grpc_address),
+                env=backends.environment(os.environ, self.grpc_address, prefix),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """Every unit test sees the fake Triton stub, and each one a fresh log and no models."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ sys.modules["triton_python_backend_utils"] = fakes
 
 
 @pytest.fixture(autouse=True)
-def _fresh_stub() -> None:
+def _fresh_stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRISTAGE_BOARD", str(tmp_path / "board"))
     fakes.MODELS.clear()
     fakes.Logger.lines.clear()

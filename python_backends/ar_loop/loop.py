@@ -37,7 +37,7 @@ DEFAULT_STEP_S = 0.02
 
 
 class DecodeLoop:
-    """Continuous batching of one task on one engine."""
+    """Continuous batching of one task on one engine; `publish` is told how many are running."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class DecodeLoop:
         engine: StepEngine,
         settings: LoopSettings,
         clock: Callable[[], float] = time.monotonic,
+        publish: Callable[[int], None] = lambda running: None,
     ) -> None:
         self.batch: ContinuousBatch[Sequence] = ContinuousBatch(
             settings.slots, settings.capacity, settings.prefill_chunk
@@ -53,6 +54,7 @@ class DecodeLoop:
         self._engine = engine
         self._settings = settings
         self._clock = clock
+        self._publish = publish
         self._number = RESTART
         self._step_s = DEFAULT_STEP_S
         self._flight: _Flight | None = None
@@ -133,6 +135,7 @@ class DecodeLoop:
     def _launch(self) -> None:
         """Have the next command computed, if there is one."""
         plan = self.batch.plan()
+        self._publish(0 if plan is None else len(plan.decode) + (plan.chunk is not None))
         if plan is not None:
             command = self._command(plan)
             done = self._compute.submit(self._engine.run, command)

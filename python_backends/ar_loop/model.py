@@ -7,7 +7,7 @@ from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.tasks.converse import Converse
 from python_backends.ar_loop.tasks.intone import Intone
 from python_backends.ar_loop.tasks.transcribe import Transcribe
-from python_backends.bridge import ModelConfig, StageBackend, call, plugin
+from python_backends.bridge import Board, ModelConfig, StageBackend, call, plugin
 from python_backends.slot_engine.command import StepEngine
 from python_backends.slot_engine.engine import SlotPoolEngine
 
@@ -18,7 +18,8 @@ class TritonPythonModel(StageBackend):
     def make_loop(self, config: ModelConfig) -> DecodeLoop:
         settings = config.settings(LoopSettings)
         task = _task(config, settings)
-        return DecodeLoop(task, _engine(config, settings, task), settings)
+        row = Board().row(config.name)
+        return DecodeLoop(task, _engine(config, settings, task), settings, publish=row.write)
 
 
 def _task(config: ModelConfig, settings: LoopSettings) -> Task:

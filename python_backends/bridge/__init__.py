@@ -5,6 +5,7 @@ exactly once; `call` runs another model; `Options` are the parameters a caller m
 """
 
 from python_backends.bridge.backend import Loop, StageBackend
+from python_backends.bridge.board import Board, Row
 from python_backends.bridge.calls import call
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.events import span
@@ -17,6 +18,7 @@ from python_backends.bridge.tensors import Array
 __all__ = [
     "Array",
     "Arrived",
+    "Board",
     "CancelTurn",
     "Closed",
     "Inbox",
@@ -25,6 +27,7 @@ __all__ = [
     "Options",
     "PlainBackend",
     "Request",
+    "Row",
     "StageBackend",
     "Wake",
     "call",

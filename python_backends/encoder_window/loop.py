@@ -6,7 +6,7 @@ leaves; one encoder thread runs it, so that the loop goes on accepting and the n
 
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from python_backends.encoder_window.clip import Clip, Member, State
 from python_backends.encoder_window.leaf import Leaf, Outcome
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.errors import Cancelled, Overloaded, StageError
+from python_backends.scheduling.stall import StallBudget, Streams
 from python_backends.scheduling.window import ConditionalWindow, Release
 
 FIRST_GUESS_S = 0.3
@@ -43,12 +44,18 @@ class _Encoded:
 
 
 class EncodeLoop:
-    """Serves what its leaf can read; `clock` counts seconds."""
+    """Serves what its leaf can read. `clock` counts seconds; `streams` tells who runs elsewhere."""
 
     def __init__(
-        self, settings: EncodeSettings, leaf: Leaf, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: EncodeSettings,
+        leaf: Leaf,
+        clock: Callable[[], float] = time.monotonic,
+        streams: Callable[[], Sequence[Streams]] = tuple,
     ) -> None:
         self._settings = settings
+        self._streams = streams
+        self._stall = StallBudget(settings.max_stall_ms / 1000) if settings.max_stall_ms else None
         self._clock = clock
         self._leaf = leaf
         self._window: ConditionalWindow[Hashable, Member] = ConditionalWindow(
@@ -147,7 +154,10 @@ class EncodeLoop:
             return
         self._drop_where(lambda clip: clip.request.cancelled)
         now = self._clock()
-        batch = self._window.release(now, free_since=self._free_since)
+        limit = None
+        if self._stall is not None:
+            limit = self._stall.limit(self._streams(), self._settings.max_batch)
+        batch = self._window.release(now, free_since=self._free_since, limit=limit)
         if batch is None:
             return
         for member in batch.items:
@@ -166,6 +176,8 @@ class EncodeLoop:
     def _encoded(self, batch: Release[Hashable, Member], outcomes: list[Outcome]) -> None:
         start_s, now = self._released_at, self._clock()
         self._running, self._free_since, self._batch_s = None, now, now - start_s
+        if self._stall is not None:
+            self._stall.learn(len(batch.items), now - start_s)
         for member, outcome in zip(batch.items, outcomes, strict=True):
             member.state, member.built = State.DONE, None
             member.clip.note(member, "compute", start_s, now, members=len(batch.items))

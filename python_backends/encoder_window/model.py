@@ -1,6 +1,6 @@
 """The model `encode`: sound to hidden states, batched by a conditional window."""
 
-from python_backends.bridge import Loop, ModelConfig, StageBackend, call, plugin
+from python_backends.bridge import Board, Loop, ModelConfig, StageBackend, call, plugin
 from python_backends.encoder_window.loop import EncodeLoop
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.encoder_window.whisper import Whisper
@@ -12,6 +12,6 @@ class TritonPythonModel(StageBackend):
     def make_loop(self, config: ModelConfig) -> Loop:
         """The loop that owns the encoder's queue."""
         settings = config.settings(EncodeSettings)
-        if settings.leaf:
-            return EncodeLoop(settings, plugin.load(settings.leaf)(config, settings))
-        return EncodeLoop(settings, Whisper(settings, call))
+        make = plugin.load(settings.leaf) if settings.leaf else None
+        leaf = make(config, settings) if make else Whisper(settings, call)
+        return EncodeLoop(settings, leaf, streams=Board().streams)

@@ -19,11 +19,16 @@ class EncodeSettings:
     max_waiting: int
     """Open requests beyond which new ones are refused."""
 
+    max_stall_ms: float = 0.0
+    """The longest that a pass may hold up streams on the same device; 0: as long as it takes."""
+
     leaf: str = ""
     """Another encoder than Whisper: "module:factory", called with (ModelConfig, these settings)."""
 
     def __post_init__(self) -> None:
         if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
             raise ValueError("max_batch, build_workers and max_waiting must be at least 1")
-        if self.window_ms < 0 or self.max_audio_s <= 0:
-            raise ValueError("window_ms must not be negative, max_audio_s must be positive")
+        if min(self.window_ms, self.max_stall_ms) < 0 or self.max_audio_s <= 0:
+            raise ValueError(
+                "window_ms and max_stall_ms must not be negative, max_audio_s positive"
+            )

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     NO_COMPANION = "no_companion"
     WINDOW = "window"
     ENCODER_FREED = "encoder_freed"
+    STALL_BUDGET = "stall_budget"
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,19 @@ class ConditionalWindow(Generic[K, T]):
             self._keep(bucket, kept)
         return dropped
 
-    def release(self, now: float, *, free_since: float | None) -> Release[K, T] | None:
+    def release(
+        self, now: float, *, free_since: float | None, limit: int | None = None
+    ) -> Release[K, T] | None:
         """The batch that leaves now; None while waiting pays, or the encoder is busy (`free_since`
-        None)."""
+        None). `limit` makes this batch smaller than `max_batch`, for the sake of others."""
         if free_since is None:
             return None
+        most = self.max_batch if limit is None else max(1, min(limit, self.max_batch))
         for bucket, queue in sorted(self._ready.items(), key=lambda pair: pair[1][0].since):
-            reason = self._reason(bucket, queue, now, free_since)
+            reason = self._reason(bucket, queue, now, free_since, most)
             if reason is not None:
                 self.reasons[reason] += 1
-                return Release(bucket, tuple(self._take(bucket)), reason)
+                return Release(bucket, tuple(self._take(bucket, most)), reason)
         return None
 
     def next_deadline(self) -> float | None:
@@ -108,10 +112,10 @@ class ConditionalWindow(Generic[K, T]):
         assert all(self._ready.values()), "an empty bucket was kept"
 
     def _reason(
-        self, bucket: K, queue: deque[_Ready[T]], now: float, free_since: float
+        self, bucket: K, queue: deque[_Ready[T]], now: float, free_since: float, most: int
     ) -> Reason | None:
-        if len(queue) >= self.max_batch:
-            return Reason.FULL
+        if len(queue) >= most:
+            return Reason.FULL if most == self.max_batch else Reason.STALL_BUDGET
         due = queue[0].since + self.window_s
         if due <= free_since and free_since > queue[0].since:
             return Reason.ENCODER_FREED
@@ -119,9 +123,9 @@ class ConditionalWindow(Generic[K, T]):
             return Reason.NO_COMPANION
         return Reason.WINDOW if due <= now else None
 
-    def _take(self, bucket: K) -> list[T]:
+    def _take(self, bucket: K, most: int) -> list[T]:
         queue = self._ready[bucket]
-        taken = [queue.popleft().item for _ in range(min(self.max_batch, len(queue)))]
+        taken = [queue.popleft().item for _ in range(min(most, len(queue)))]
         self._keep(bucket, queue)
         return taken
 

@@ -1,0 +1,65 @@
+"""The stall budget: how long an encoder pass may hold up the streams on the same device.
+
+A pass cannot be interrupted. On a shared device every running stream waits for its whole length,
+so the batch may only be as large as the stall that the streams can afford. Alone on its device, or
+with nobody running, the encoder is not limited.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SMOOTHING = 0.2
+"""Weight of the newest measurement of a batch size."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Running streams of one stage, and how far ahead of playback the poorest of them is."""
+
+    running: int
+    slack_s: float = 0.0
+
+
+class StallBudget:
+    """Learns what passes cost, and says how many members the next one may have."""
+
+    def __init__(self, max_stall_s: float) -> None:
+        if not max_stall_s > 0:
+            raise ValueError("max_stall_s must be positive")
+        self.max_stall_s = max_stall_s
+        self._seconds: dict[int, float] = {}
+
+    def learn(self, members: int, seconds: float) -> None:
+        """A pass of so many members took so long."""
+        known = self._seconds.get(members, seconds)
+        self._seconds[members] = known + SMOOTHING * (seconds - known)
+
+    def affordable_s(self, stages: Iterable[Streams]) -> float:
+        """The longest stall that everybody who runs can afford: its slack, if that is longer."""
+        return min(
+            (max(self.max_stall_s, one.slack_s) for one in stages if one.running > 0),
+            default=math.inf,
+        )
+
+    def limit(self, stages: Iterable[Streams], max_batch: int) -> int:
+        """The largest batch, 1 to `max_batch`, whose pass is affordable."""
+        affordable = self.affordable_s(stages)
+        if math.isinf(affordable):
+            return max_batch
+        sizes = range(max_batch, 1, -1)
+        return next((size for size in sizes if self.cost_s(size) <= affordable), 1)
+
+    def cost_s(self, members: int) -> float:
+        """Expected length of a pass: a line through the smallest and the largest size measured.
+
+        With one size measured the cost is taken to be proportional, which errs on the side of the
+        streams; with none it is infinite, so that the first pass beside a stream has one member.
+        """
+        if not self._seconds:
+            return math.inf
+        small, large = min(self._seconds), max(self._seconds)
+        if small == large:
+            return self._seconds[small] * members / small
+        slope = (self._seconds[large] - self._seconds[small]) / (large - small)
+        return self._seconds[small] + slope * (members - small)
