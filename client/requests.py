@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tritonclient.grpc import service_pb2
-from tritonclient.utils import serialize_byte_tensor
 
+from python_backends import wire
 from python_backends.ar_loop.prompt import Utterance
 from python_backends.errors import InvalidInput
 
@@ -60,17 +59,17 @@ def turn_request(
         tensors["HISTORY"] = _bytes(json.dumps(lines, ensure_ascii=False))
     if session_id is not None:
         tensors["SESSION_ID"] = _bytes(session_id)
-    return _streamed(_request("turn", turn_id, tensors, options))
+    return _request("turn", turn_id, tensors, options)
 
 
 def speak_request(text: str, *, turn_id: str | None, options: TurnOptions | None) -> Any:
     """A ModelInferRequest of `speak`."""
-    return _streamed(_request("speak", turn_id, {"TEXT": _bytes(text)}, options))
+    return _request("speak", turn_id, {"TEXT": _bytes(text)}, options)
 
 
 def transcribe_request(audio: Floats, *, turn_id: str | None) -> Any:
     """A ModelInferRequest of `transcribe`; InvalidInput unless `audio` is one row of samples."""
-    return _request("transcribe", turn_id, {"AUDIO": _audio(audio)}, None)
+    return _request("transcribe", turn_id, {"AUDIO": _audio(audio)}, None, streamed=False)
 
 
 def _audio(audio: Floats) -> Floats:
@@ -83,22 +82,21 @@ def _bytes(text: str) -> npt.NDArray[np.object_]:
     return np.array([[text.encode()]], dtype=np.object_)
 
 
-def _request(model: str, turn_id: str | None, tensors: Tensors, options: TurnOptions | None) -> Any:
-    request = service_pb2.ModelInferRequest(model_name=model, id=turn_id or new_turn_id())
-    for name, tensor in tensors.items():
-        text = tensor.dtype == np.object_
-        request.inputs.add(name=name, datatype="BYTES" if text else "FP32", shape=tensor.shape)
-        raw = serialize_byte_tensor(tensor).item() if text else tensor.tobytes()
-        request.raw_input_contents.append(raw)
-    for key, value in _chosen(options or TurnOptions()).items():
-        _set_parameter(request.parameters[key], value)
-    return request
-
-
-def _streamed(request: Any) -> Any:
-    """The request, whose stream ends with a marker even where no tensors are left to send."""
-    request.parameters["triton_enable_empty_final_response"].bool_param = True
-    return request
+def _request(
+    model: str,
+    turn_id: str | None,
+    tensors: Tensors,
+    options: TurnOptions | None,
+    *,
+    streamed: bool = True,
+) -> Any:
+    return wire.to_request(
+        model,
+        tensors,
+        turn=turn_id or new_turn_id(),
+        parameters=_chosen(options or TurnOptions()),
+        streamed=streamed,
+    )
 
 
 def _chosen(options: TurnOptions) -> dict[str, Any]:
@@ -107,13 +105,3 @@ def _chosen(options: TurnOptions) -> dict[str, Any]:
     for key in REAL_OPTIONS & chosen.keys():
         chosen[key] = repr(float(chosen[key]))
     return chosen
-
-
-def _set_parameter(parameter: Any, value: int | str) -> None:
-    match value:
-        case bool():
-            parameter.bool_param = value
-        case int():
-            parameter.int64_param = value
-        case str():
-            parameter.string_param = value

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from python_backends.front_door import wire
+from python_backends import wire
 
 ORDER = Path(__file__).parents[1] / "samples" / "order-3.wav"
 INT16_FULL_SCALE = 32768

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2_grpc
 
+from python_backends import wire
 from python_backends.errors import StageFailed, from_text
-from python_backends.front_door import wire
 
 CANCEL_TIMEOUT_S = 2.0
 

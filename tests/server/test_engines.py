@@ -12,7 +12,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from deploy.launcher import Server
 from deploy.settings import Settings
-from python_backends.front_door import wire
+from python_backends import wire
 
 pytestmark = pytest.mark.server
 

@@ -28,10 +28,13 @@ def to_request(
     *,
     turn: str,
     parameters: Mapping[str, Any],
+    streamed: bool = True,
 ) -> Any:
-    """A ModelInferRequest whose stream ends with a marked final response."""
+    """A ModelInferRequest; `streamed`: its stream ends with a marked final response, even where
+    no tensors are left to send."""
     message = service_pb2.ModelInferRequest(model_name=model, id=turn)
-    message.parameters["triton_enable_empty_final_response"].bool_param = True
+    if streamed:
+        message.parameters["triton_enable_empty_final_response"].bool_param = True
     for key, value in parameters.items():
         _set_parameter(message.parameters[key], value)
     for name, values in inputs.items():
