@@ -42,7 +42,7 @@ class Options:
     """Mel frames an encoder window is padded to at least, 0 to 3000."""
 
     deadline_ms: int = 0
-    """Reserved for admission; 0 is none."""
+    """After so long `turn` ends an answer that is not complete; 0 is never."""
 
     def __post_init__(self) -> None:
         _within("max_tokens", self.max_tokens, 1, 256)

@@ -6,7 +6,7 @@ import uuid
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.events import now_ns
-from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
+from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
 from python_backends.front_door.relay import Outputs, Peer
 from python_backends.front_door.settings import DoorSettings
 
@@ -89,9 +89,12 @@ class Door:
         watcher = asyncio.create_task(self._watch(request, asyncio.current_task()))
         error: StageError = StageFailed("the front door failed")
         try:
-            await self._relay(request, turn)
+            async with asyncio.timeout(request.options.deadline_ms / 1000 or None):
+                await self._relay(request, turn)
             request.finish()
             return
+        except TimeoutError:
+            error = DeadlineMissed(f"not answered within {request.options.deadline_ms} ms")
         except asyncio.CancelledError:
             error = Cancelled("the turn was cancelled")
         except StageError as fault:

@@ -45,6 +45,7 @@ class Peer:
             while True:
                 message = await _next(call, silence_s, model)
                 if message.error_message:
+                    await _to_end(call, silence_s)
                     raise from_text(message.error_message, stage=model, turn=turn)
                 if message.infer_response.outputs:
                     yield wire.to_arrays(message.infer_response)

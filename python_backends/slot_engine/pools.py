@@ -41,8 +41,3 @@ class Pools:
         """Zero a row whose numbers became non-finite: 0 * NaN would poison its next user."""
         for pool in (*self.kv.values(), *self.context.values()):
             pool[row] = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all pools."""
-        return sum(pool.nbytes for pool in (*self.kv.values(), *self.context.values()))

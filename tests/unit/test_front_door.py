@@ -199,6 +199,14 @@ def test_a_stream_that_breaks_after_its_end_has_ended_well() -> None:
         assert cancelled_stages(fake) == set()
 
 
+def test_a_turn_is_ended_at_its_deadline() -> None:
+    with opened(one_chunk_then_silence) as (fake, inbox):
+        error = arrive(inbox, deadline_ms=60).error()
+        assert "code=DEADLINE_MISSED" in error
+        assert "not answered within 60 ms" in error
+        assert cancelled_stages(fake) == set(STAGES)
+
+
 def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     inbox = Inbox()
     thread = threading.Thread(target=Door(SETTINGS, "127.0.0.1:1").run, args=[inbox])

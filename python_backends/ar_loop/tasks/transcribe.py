@@ -158,7 +158,8 @@ class Window(Sequence):
         self._is_retry = is_retry
         self._tokens: list[int] = []
         self._scores: list[float] = []
-        self._no_speech = 0.0
+        before = transcript.request.optional("NO_SPEECH")
+        self._no_speech = 0.0 if before is None else float(before[0, index])
 
     def advance(self, token: Tokens) -> bool:
         """See Sequence."""
