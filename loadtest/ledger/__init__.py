@@ -1,0 +1,1 @@
+"""The ledger: where the time of devices and of people went, from a run's folder alone."""

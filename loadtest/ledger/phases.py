@@ -1,0 +1,188 @@
+"""What a turn was doing at every moment: its spans, read with the device's passes beside them."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import accumulate, pairwise
+
+from loadtest.ledger.intervals import Interval, Intervals, difference, union
+from loadtest.ledger.run import NS_PER_MS, Pass, Run, Span, Turn
+
+MONOLITH = "monolith"
+VOCODER = "vocoder"
+HOP_MAX_NS = 100 * NS_PER_MS
+"""A way between two processes may explain this much; what it took beyond is unexplained."""
+
+
+class Kind(Enum):
+    """The kinds of compute."""
+
+    ENCODER = "encoder"
+    LOOP = "autoregressive"
+    LOCK = "diffusion"
+    FEED = "feed-forward"
+
+
+_KINDS = {
+    "listen": Kind.ENCODER,
+    "encode": Kind.ENCODER,
+    "acoustic": Kind.LOCK,
+    VOCODER: Kind.FEED,
+}
+
+
+def kind(stage: str) -> Kind:
+    """Of a stage, by its plain name."""
+    return _KINDS.get(stage, Kind.LOOP)
+
+
+class State(Enum):
+    """What a stage is doing for a turn."""
+
+    BUILDING = "building"
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+_STATES = {
+    "build": State.BUILDING,
+    "queue": State.WAITING,
+    "compute": State.RUNNING,
+    "first_token": State.RUNNING,
+    "listen": State.RUNNING,
+    "think": State.RUNNING,
+    "speak": State.RUNNING,
+    "acoustic": State.RUNNING,
+    VOCODER: State.RUNNING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A turn in one stage. `serial`: the stage shares one loop with all others (the monolith)."""
+
+    stage: str
+    state: State
+    start_ns: int
+    end_ns: int
+    serial: bool = False
+
+    @property
+    def interval(self) -> Interval:
+        """From start to end."""
+        return self.start_ns, self.end_ns
+
+
+class Lanes:
+    """A run's passes, by stage and by device, ready to be looked up by time."""
+
+    def __init__(self, run: Run) -> None:
+        self.by_device: dict[str, list[Pass]] = {}
+        self.by_stage: dict[str, list[Pass]] = {}
+        for one in run.passes:
+            self.by_device.setdefault(one.device, []).append(one)
+            self.by_stage.setdefault(one.stage, []).append(one)
+        self._phases: dict[str, list[Phase]] = {}
+        self._starts = {id(x): [one.start_ns for one in x] for x in self._all()}
+        self._ends = {id(x): list(accumulate((p.end_ns for p in x), max)) for x in self._all()}
+
+    def device_of(self, stage: str) -> str | None:
+        """Where a stage computes; None where no pass of it was recorded."""
+        passes = self.by_stage.get(stage)
+        return passes[0].device if passes else None
+
+    def of_stage(self, stage: str, start_ns: int, end_ns: int) -> list[Pass]:
+        """Passes of a stage that run between two moments, if only partly."""
+        return self._between(self.by_stage.get(stage, _NONE), start_ns, end_ns)
+
+    def beside(self, stage: str, start_ns: int, end_ns: int) -> list[Pass]:
+        """Passes of any stage on the device of `stage` that run between two moments."""
+        device = self.device_of(stage)
+        passes = self.by_device.get(device, _NONE) if device else _NONE
+        return self._between(passes, start_ns, end_ns)
+
+    def phases(self, turn: Turn) -> list[Phase]:
+        """All phases of a turn, by start; spans that only wrap others (front door) are none."""
+        if turn.turn not in self._phases:
+            found = [phase for span in turn.spans if (phase := _phase(span)) is not None]
+            found += _unreported_vocoder(turn, self)
+            self._phases[turn.turn] = sorted(found, key=lambda phase: phase.interval)
+        return self._phases[turn.turn]
+
+    def own(self, phase: Phase) -> list[Pass]:
+        """Passes that a running turn was a member of.
+
+        Everybody who runs in a stage takes part in each of its passes; one is a turn's own when its
+        middle lies in the turn's span, so that a clock read late does not lose a step.
+        """
+        passes = self.of_stage(phase.stage, phase.start_ns, phase.end_ns)
+        return [one for one in passes if phase.start_ns <= one.middle_ns <= phase.end_ns]
+
+    def _all(self) -> Iterator[list[Pass]]:
+        yield from self.by_device.values()
+        yield from self.by_stage.values()
+
+    def _between(self, passes: list[Pass], start_ns: int, end_ns: int) -> list[Pass]:
+        if not passes:
+            return []
+        first = bisect_right(self._ends[id(passes)], start_ns)
+        last = bisect_left(self._starts[id(passes)], end_ns)
+        return passes[first:last]
+
+
+_NONE: list[Pass] = []
+
+
+def hops(turn: Turn, found: Sequence[Phase]) -> Intervals:
+    """The turn's ways between client and stages and between one stage and the next.
+
+    A hop is the time between two spans of different stages that no span covers, up to `HOP_MAX_NS`;
+    a hole within one stage is none, and neither is a whole turn without a span.
+    """
+    covered = union(phase.interval for phase in found)
+    holes = difference([(turn.sent_ns, turn.end_ns)], covered) if found else []
+    ways = [part for hole in holes for part in _cut(hole, found) if _crosses(part, found)]
+    return [(start, min(end, start + HOP_MAX_NS)) for start, end in ways]
+
+
+def _cut(hole: Interval, found: Sequence[Phase]) -> Iterator[Interval]:
+    """A hole in parts, where a phase that took no time lies in it."""
+    inside = [phase.start_ns for phase in found if hole[0] < phase.start_ns < hole[1]]
+    return pairwise([hole[0], *sorted(inside), hole[1]])
+
+
+def _crosses(hole: Interval, found: Sequence[Phase]) -> bool:
+    before = [phase for phase in found if phase.end_ns <= hole[0]]
+    after = [phase for phase in found if phase.start_ns >= hole[1]]
+    if not before or not after:
+        return True
+    last = max(before, key=lambda phase: (phase.end_ns, phase.start_ns))
+    following = min(after, key=lambda phase: phase.start_ns)
+    return last.stage != following.stage and not (last.serial and following.serial)
+
+
+def _phase(span: Span) -> Phase | None:
+    state = _STATES.get(span.what)
+    if state is None:
+        return None
+    serial = span.stage == MONOLITH
+    stage = span.what if serial and state is State.RUNNING else span.stage
+    return Phase(stage, state, span.start_ns, span.end_ns, serial)
+
+
+def _unreported_vocoder(turn: Turn, lanes: Lanes) -> list[Phase]:
+    """A native vocoder writes no EVENTS: its last pass before a chunk arrived made that chunk."""
+    if VOCODER not in lanes.by_stage or any(span.stage == VOCODER for span in turn.spans):
+        return []
+    found: list[Phase] = []
+    for span in turn.spans:
+        if span.stage != "acoustic" or span.what != "compute":
+            continue
+        arrived_ns = next((at for at in turn.chunks_ns if at >= span.end_ns), turn.end_ns)
+        between = lanes.of_stage(VOCODER, span.end_ns, arrived_ns)
+        made = [p for p in between if p.start_ns >= span.end_ns and p.end_ns <= arrived_ns]
+        if made:
+            found.append(Phase(VOCODER, State.WAITING, span.end_ns, made[-1].start_ns))
+            found.append(Phase(VOCODER, State.RUNNING, made[-1].start_ns, made[-1].end_ns))
+    return found
