@@ -1,0 +1,75 @@
+"""What the generator can do on this machine: `python -m loadtest.load [PEOPLE ...]`.
+
+It speaks to a server that answers at known times, so whatever comes later is the generator's (and,
+on a small machine, that server's) own. The people ask for as many turns a second as the profile's
+device could ever answer.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from loadtest.load import RunSpec, run
+from loadtest.load.fake_server import Script, serving
+from loadtest.load.summary import Summary
+
+PEOPLE = (1, 32, 128)
+TURNS_PER_S = 48.0
+CHUNKS = 19
+SECONDS = 6.0
+
+
+def measured(people: int, out: Path) -> Sequence[str]:
+    """One row: people, turns/s asked and answered, messages/s, cores, lateness, delay added."""
+    script = script_for(people)
+    spec = RunSpec(
+        f"self-{people}", "generator", "fake", people=people, seconds=SECONDS, out=out, warm_up_s=3
+    )
+    with serving(script) as address:
+        folder = run(spec, address)
+    summary = Summary.read(folder)
+    generator = json.loads((folder / "generator.json").read_text())["generator"]
+    return (
+        f"{people}",
+        f"{people / script.total_s:.1f}",
+        f"{summary.per_s:.1f}",
+        f"{summary.per_s * (CHUNKS + 1):.0f}",
+        f"{generator['cpu_cores']:.2f}",
+        f"{generator['late_p99_ms']:.1f} / {generator['loop_late_p99_ms']:.1f}",
+        f"{(summary.total_s[0.5] - script.total_s) * 1e3:.1f}"
+        f" / {(summary.total_s[0.99] - script.total_s) * 1e3:.1f}",
+    )
+
+
+def script_for(people: int) -> Script:
+    """Answers that take as long as these people need to ask for TURNS_PER_S."""
+    gap_s = max(people / TURNS_PER_S / CHUNKS, 0.005)
+    return Script(chunks=CHUNKS, first_s=gap_s, gap_s=gap_s)
+
+
+def main(people: Sequence[int]) -> None:
+    """Measure and print."""
+    table = Table(title="the load generator against a server that answers at known times")
+    for heading in (
+        "people",
+        "turns/s asked",
+        "answered",
+        "messages/s",
+        "cores used",
+        "late p99, sends / loop, ms",
+        "delay added p50 / p99, ms",
+    ):
+        table.add_column(heading)
+    with tempfile.TemporaryDirectory() as out:
+        for count in people:
+            table.add_row(*measured(count, Path(out)))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main([int(count) for count in sys.argv[1:]] or PEOPLE)

@@ -1,0 +1,48 @@
+"""The same users for Locust's own command line and its web page::
+
+    locust -f loadtest/load/locustfile.py SpokenTurnUser --headless -u 20 -t 30s \\
+        --host 127.0.0.1:8001 --model turn
+
+Latencies are those of answered turns, "first audio" and "turn"; failures are entries of their own.
+Runs that are to be explained afterwards are made with `python -m loadtest run`.
+"""
+
+import time
+from typing import Any
+
+import grpc.experimental.gevent
+from locust import events
+
+from loadtest.load.caller import Caller
+from loadtest.load.session import Session
+from loadtest.load.spec import ROOT, RunSpec, recordings
+from loadtest.load.users import Plan, SpokenTurnUser, attach
+
+__all__ = ["SpokenTurnUser"]
+
+grpc.experimental.gevent.init_gevent()
+REAL_MODEL = "turn"
+
+
+@events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]
+def _arguments(parser: Any) -> None:
+    parser.add_argument("--model", default=REAL_MODEL, help="the model that answers turns")
+    parser.add_argument("--turn-timeout", type=float, default=6.0, help="patience in s")
+    parser.add_argument("--think-time", type=float, default=0.0, help="ms between turns")
+
+
+@events.test_start.add_listener  # type: ignore[untyped-decorator]
+def _start(environment: Any, **_: Any) -> None:
+    chosen = environment.parsed_options
+    spec = RunSpec(
+        name="locust",
+        target=chosen.model,
+        model=chosen.model,
+        people=chosen.num_users or 1,
+        timeout_s=chosen.turn_timeout,
+        think_time_ms=chosen.think_time,
+        recordings=recordings(ROOT / "samples") if chosen.model == REAL_MODEL else (),
+    )
+    caller = Caller(environment.host, spec)
+    environment.events.test_stop.add_listener(lambda **_: caller.close())
+    attach(environment, Plan(spec, Session(caller, spec.timeout_s), time.monotonic_ns()))
