@@ -82,6 +82,8 @@ class _Run:
         return (_cpu_s() - before_s) / (time.monotonic_ns() - before_ns) * 1e9
 
     def _settle(self) -> None:
+        """A turn may have been due in the very last moment: look again before all is settled."""
+        self._until(self._session.window.to_ns + round(LOOK_S * 1e9), "settling")
         patience_ns = round((self._spec.timeout_s + SETTLE_GRACE_S) * 1e9)
         last_ns = self._session.window.to_ns + patience_ns
         self._until(last_ns, "settling", self._session.settled)
