@@ -37,10 +37,12 @@ def line(label: str, found: Figures, sketch: float | None) -> str:
 
 
 def people(profile: Profile, counts: Sequence[int]) -> Iterator[Row]:
-    """The seed's table."""
+    """The seed's table; its figures stand beside those of the profile that it sketched."""
+    sketched = profile == Profile.named("profile")
     for count in counts:
-        yield f"monolith, {count}", monolith(profile, Crowd(count)), SKETCH_MONOLITH.get(count)
-        yield f"stages, {count}", stages(profile, Crowd(count)), SKETCH_STAGES.get(count)
+        told = (SKETCH_MONOLITH.get(count), SKETCH_STAGES.get(count)) if sketched else (None, None)
+        yield f"monolith, {count}", monolith(profile, Crowd(count)), told[0]
+        yield f"stages, {count}", stages(profile, Crowd(count)), told[1]
 
 
 def knobs(profile: Profile, crowd: Crowd) -> Iterator[Row]:
