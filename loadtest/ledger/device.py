@@ -30,31 +30,28 @@ class Idle(StrEnum):
     """Rows of an idle device, the stronger claim first."""
 
     HOST_GAP = "gaps between steps"
-    """Somebody runs in a loop that has not asked for its next step: the host works on it."""
-
     WAKE_UP = "waking up"
-    """The same, but the loop recorded no work then: its process or thread had yet to be woken."""
-
     BUILDING = "building features"
-    """Nobody runs; an encoder's input is being prepared."""
-
     WINDOW = "waiting in the window"
-    """Nobody runs; built input waits for companions."""
-
     ADMISSION = "waiting for admission"
-    """Nobody runs, yet somebody waits to be let into a loop or a batch."""
-
     TRANSPORT = "transport"
-    """Turns are on their way between client and stages."""
-
     ELSEWHERE = "work elsewhere"
-    """Every open turn is on another device."""
-
     NOTHING = "nothing to do"
-    """No turn is open."""
-
     UNEXPLAINED = "unexplained"
-    """A turn is open, and nothing says where it is (as with turns that failed without record)."""
+
+
+MEANING = {
+    Idle.HOST_GAP: "somebody runs in a loop that has not asked for its next step: host work",
+    Idle.WAKE_UP: "the same, while the loop recorded no work: it had yet to be woken",
+    Idle.BUILDING: "nobody runs; an encoder's input is being prepared",
+    Idle.WINDOW: "nobody runs; built input waits for companions",
+    Idle.ADMISSION: "nobody runs, yet somebody waits to be let into a loop or a batch",
+    Idle.TRANSPORT: "turns are on their way between client and stages",
+    Idle.ELSEWHERE: "every open turn is on another device",
+    Idle.NOTHING: "no turn is open",
+    Idle.UNEXPLAINED: "a turn is open and left no record of where it is, as failed ones may",
+}
+"""What each row holds."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,13 @@ class DeviceBook:
     busy: dict[str, int]
     """Stage -> ns, the largest first."""
 
-    idle: dict[Idle, int]
+    idle_parts: dict[Idle, Intervals]
     passes: int
+
+    @property
+    def idle(self) -> dict[Idle, int]:
+        """Cause -> ns."""
+        return {cause: total(parts) for cause, parts in self.idle_parts.items()}
 
     @property
     def busy_ns(self) -> int:
@@ -108,7 +110,7 @@ def _book(run: Run, device: str, lanes: Lanes, where: "_Whereabouts") -> DeviceB
         device,
         run.wall_ns,
         dict(sorted(rows.items(), key=lambda row: -row[1])),
-        {cause: total(parts.get(cause, [])) for cause in Idle},
+        {cause: parts.get(cause, []) for cause in Idle},
         sum(run.window[0] <= one.start_ns < run.window[1] for one in lanes.by_device[device]),
     )
 

@@ -22,38 +22,32 @@ class Cause(StrEnum):
     """Rows of the request book, the stronger claim first."""
 
     COMPUTING = "computing"
-    """A pass that the turn is a member of runs on the device."""
-
     ENCODER = "waiting for the encoder"
-    """It could go on, but the device (or the encoder) is taken by an encoder pass for others."""
-
     STEPS = "waiting for others' steps"
-    """It could go on, but the device is taken by a step of another stage or batch."""
-
     HOST_GAP = "gaps between steps"
-    """It runs in a loop which has not yet asked the device for the next step: host work."""
-
     BUILDING = "building features"
-    """The host prepares its input for the encoder."""
-
     LOCK = "waiting for the locked batch"
-    """It came after the first step of a batch that nobody may join."""
-
     WINDOW = "waiting in the window"
-    """It is built and the encoder is free, but companions are waited for."""
-
     ADMISSION = "waiting for admission"
-    """From its arrival at a loop until its first step there: the running limit, then the step under
-    way."""
-
     SENDING = "sent late"
-    """Between the intended and the real sending: the load generator, not the server."""
-
     TRANSPORT = "transport"
-    """Between client and stages and from one stage to the next, server and wake-up included."""
-
     UNEXPLAINED = "unexplained"
-    """No span, no pass and no way between two stages covers it."""
+
+
+MEANING = {
+    Cause.COMPUTING: "a pass that the turn is a member of runs on the device",
+    Cause.ENCODER: "it could go on, but the device or encoder is taken by a pass for others",
+    Cause.STEPS: "it could go on, but the device is taken by a step of another stage or batch",
+    Cause.HOST_GAP: "it runs in a loop that has not asked for its next step: host work",
+    Cause.BUILDING: "the host prepares its input for the encoder",
+    Cause.LOCK: "it came after the first step of a batch that nobody may join",
+    Cause.WINDOW: "it is built and the encoder is free, but companions are waited for",
+    Cause.ADMISSION: "from its arrival at a loop to its first step there (the running limit)",
+    Cause.SENDING: "from the intended to the real sending: the load generator",
+    Cause.TRANSPORT: "between client and stages and from stage to stage, at most 100 ms a way",
+    Cause.UNEXPLAINED: "no span, no pass and no way between two stages covers it",
+}
+"""What each row holds."""
 
 
 @dataclass(frozen=True)
