@@ -53,6 +53,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--warm-up", type=float, default=5.0, help="s before it")
     add("--timeout", type=float, default=6.0, help="a caller's patience in s")
     add("--think-time", type=float, default=0.0, help="ms from an answer to the next turn")
+    add("--out", type=Path, default=RUNS, help="where folders of runs are")
     add("--seed", type=int, default=0, help="of the arrivals")
     add("--emulation", type=Path, help="the emulation file of the server, for the ledger")
     parser.set_defaults(action=_run)
@@ -76,6 +77,7 @@ def _run(chosen: argparse.Namespace) -> None:
         seed=chosen.seed,
         recordings=recordings(ROOT / "samples") if real else (),
         emulation=chosen.emulation,
+        out=chosen.out,
     )
     folder = run(spec, chosen.address)
     _summarise(folder)
