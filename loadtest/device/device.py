@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +71,12 @@ class Device:
         """FileNotFoundError before `create`; ValueError when the file is no device."""
         self.name = path.name
         self._speed = speed
-        self._file = path.open("r+b")
-        self._map = mmap.mmap(self._file.fileno(), 0)
-        self._ring = _Ring(self._map, path)
-        self._lock = FileLock(self._file.fileno())
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, fd)
+        """Give up the file; happens by itself when nobody has the device any more."""
+
+        self._ring = _Ring(mmap.mmap(fd, 0), path)
+        self._lock = FileLock(fd)
 
     def run(self, stage: str, members: int, cost_ms: float) -> Pass:
         """Wait for the device and for `cost_ms` / speed on it; returns when the task has ended."""
@@ -93,11 +96,6 @@ class Device:
             task = Pass(now, start, start + cost_ns)
             self._ring.append(name, members, task)
         return task
-
-    def close(self) -> None:
-        """Give up the mapping and the file."""
-        self._map.close()
-        self._file.close()
 
 
 def read_passes(path: Path) -> list[DevicePass]:

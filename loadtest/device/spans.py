@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import weakref
 from pathlib import Path
 
 LIMIT = 200_000
@@ -23,7 +24,8 @@ class SpanLog:
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             path = Path(folder) / f"{stage}-{os.getpid()}.jsonl"
-            self._file = path.open("a", buffering=1)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            weakref.finalize(self, os.close, self._fd)
 
     def write(self, what: str, start_ns: int, end_ns: int, members: int) -> None:
         """One span; ignored once LIMIT is reached."""
@@ -32,4 +34,4 @@ class SpanLog:
                 return
             self._left -= 1
             span = {"stage": self._stage, "what": what, "start_ns": start_ns, "end_ns": end_ns}
-            self._file.write(json.dumps(span | {"members": members}) + "\n")
+            os.write(self._fd, json.dumps(span | {"members": members}).encode() + b"\n")

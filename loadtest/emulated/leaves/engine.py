@@ -27,12 +27,13 @@ class DeviceEngine:
     def run(self, command: Command) -> Result:
         """See StepEngine. A prompt is one token, so its prefill is a row of the same step."""
         rows = 0 if command.decode is None else len(command.decode.tokens)
-        members = rows + (command.prefill is not None)
+        members = rows + (command.prefill is not None) + len(command.joins)
         sleep_ms(self._gap_ms)
         cost_ms = self._cost.ms(members) + self._extra_ms
         done = self._device.run(self._stage, members, cost_ms)
         prefill = None if command.prefill is None else _drawn(done, 1)
-        return Result(prefill, _drawn(done, rows) if rows else None)
+        joins = tuple(_drawn(done, 1) for _ in command.joins)
+        return Result(prefill, _drawn(done, rows) if rows else None, joins=joins)
 
 
 def load(config: ModelConfig, settings: LoopSettings) -> DeviceEngine:
