@@ -30,7 +30,14 @@ def measured(people: int, out: Path) -> Sequence[str]:
     """One row of the table."""
     script = script_for(people)
     spec = RunSpec(
-        f"self-{people}", "generator", "fake", people=people, seconds=SECONDS, out=out, warm_up_s=3
+        f"self-{people}",
+        "generator",
+        "fake",
+        people=people,
+        seconds=SECONDS,
+        ramp_s=script.total_s,
+        warm_up_s=script.total_s + 1,
+        out=out,
     )
     with serving(script) as address:
         folder = run(spec, address)
