@@ -148,7 +148,7 @@ class _Whereabouts:
     def claims(self, device: str) -> Iterator[tuple[Idle, Intervals]]:
         """Causes of idleness of one device, the stronger first."""
         here = [p for p in self._phases if self._device_of(p) == device]
-        running = _when(p for p in here if p.state is State.RUNNING)
+        running = _when(p for p in here if p.state in (State.RUNNING, State.HELD))
         host = self._host_work(device)
         yield Idle.HOST_GAP, intersection(running, host) if host else running
         yield Idle.WAKE_UP, running

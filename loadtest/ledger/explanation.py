@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loadtest.ledger.device import DeviceBook, Idle, device_books
 from loadtest.ledger.phases import Lanes
-from loadtest.ledger.request import Cause, RequestBook
+from loadtest.ledger.request import Cause, RequestBook, row_name
 from loadtest.ledger.run import Run
 from loadtest.ledger.stall import Stalls, stalls
 from loadtest.ledger.verdict import Verdict, judge
@@ -82,13 +82,13 @@ class Explanation:
     def _device_figures(self) -> dict[str, Figure]:
         found: dict[str, Figure] = {"busy_share": self.busy_share}
         for cause in Idle if self.devices else ():
-            found[f"idle/{cause}_share"] = self.devices[0].idle_shares()[cause]
+            found[f"idle/{row_name(cause)}_share"] = self.devices[0].idle_shares()[cause]
         for book in self.devices:
             found[f"device/{book.device}/busy_share"] = book.busy_share
             for stage, ns in book.busy.items():
                 found[f"device/{book.device}/busy/{stage}_share"] = ns / max(1, book.wall_ns)
             for cause, share in book.idle_shares().items():
-                found[f"device/{book.device}/idle/{cause}_share"] = share
+                found[f"device/{book.device}/idle/{row_name(cause)}_share"] = share
         return found
 
     def _request_figures(self) -> dict[str, Figure]:
@@ -98,9 +98,9 @@ class Explanation:
         }
         shares, first = self.requests.shares(), self.requests.mean_ms(first_audio=True)
         for cause, ms in self.requests.mean_ms().items():
-            found[f"request/{cause}_ms"] = ms
-            found[f"request/{cause}_share"] = shares[cause]
-            found[f"first_audio/{cause}_ms"] = first[cause]
+            found[f"request/{row_name(cause)}_ms"] = ms
+            found[f"request/{row_name(cause)}_share"] = shares[cause]
+            found[f"first_audio/{row_name(cause)}_ms"] = first[cause]
         return found
 
     def _stall_figures(self) -> dict[str, Figure]:

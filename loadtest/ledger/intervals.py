@@ -78,6 +78,17 @@ def difference(first: Sequence[Interval], second: Sequence[Interval]) -> Interva
     return left
 
 
+def first(intervals: Sequence[Interval], length: int) -> Intervals:
+    """The earliest part, `length` at most."""
+    cut: Intervals = []
+    for start, end in intervals:
+        end = min(end, start + length)
+        if start < end:
+            cut.append((start, end))
+            length -= end - start
+    return cut
+
+
 def shares(
     whole: Sequence[Interval], claims: Iterable[tuple[str, Sequence[Interval]]], rest: str
 ) -> dict[str, Intervals]:

@@ -43,6 +43,8 @@ class State(Enum):
     BUILDING = "building"
     WAITING = "waiting"
     RUNNING = "running"
+    HELD = "held"
+    """Let into a serial loop, which is between two of its phases."""
 
 
 _STATES = {
@@ -107,8 +109,14 @@ class Lanes:
         if turn.turn not in self._phases:
             found = [phase for span in turn.spans if (phase := _phase(span)) is not None]
             found += _unreported_vocoder(turn, self)
+            found += _held(found)
             self._phases[turn.turn] = sorted(found, key=lambda phase: phase.interval)
         return self._phases[turn.turn]
+
+    @property
+    def locked(self) -> bool:
+        """Some stage computes in locked batches; a serial loop then locks all of its batches."""
+        return any(kind(stage) is Kind.LOCK for stage in self.by_stage)
 
     def own(self, phase: Phase) -> list[Pass]:
         """Passes that a running turn was a member of.
@@ -169,6 +177,18 @@ def _phase(span: Span) -> Phase | None:
     serial = span.stage == MONOLITH
     stage = span.what if serial and state is State.RUNNING else span.stage
     return Phase(stage, state, span.start_ns, span.end_ns, serial)
+
+
+def _held(found: Sequence[Phase]) -> list[Phase]:
+    """The holes between a turn's phases in a serial loop; each belongs to the phase behind it."""
+    serial = sorted((p for p in found if p.serial), key=lambda phase: phase.interval)
+    until = list(accumulate((phase.end_ns for phase in serial), max))
+    pairs = zip(until, serial[1:], strict=False)
+    return [
+        Phase(later.stage, State.HELD, end_ns, later.start_ns, serial=True)
+        for end_ns, later in pairs
+        if end_ns < later.start_ns
+    ]
 
 
 def _unreported_vocoder(turn: Turn, lanes: Lanes) -> list[Phase]:

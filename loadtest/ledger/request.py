@@ -12,7 +12,15 @@ from enum import StrEnum
 
 import numpy as np
 
-from loadtest.ledger.intervals import Interval, Intervals, difference, intersection, shares, total
+from loadtest.ledger.intervals import (
+    Interval,
+    Intervals,
+    difference,
+    first,
+    intersection,
+    shares,
+    total,
+)
 from loadtest.ledger.intervals import union as merged
 from loadtest.ledger.phases import Kind, Lanes, Phase, State, hops, kind
 from loadtest.ledger.run import NS_PER_MS, Pass, Run, Turn
@@ -34,14 +42,18 @@ class Cause(StrEnum):
     UNEXPLAINED = "unexplained"
 
 
+WINDOW_MAX_NS = 100 * NS_PER_MS
+"""Beside a free encoder a turn may wait this long for companions; beyond that the loop does not
+answer, which is no window, and stays unexplained."""
+
 MEANING = {
     Cause.COMPUTING: "a pass that the turn is a member of runs on the device",
     Cause.ENCODER: "it could go on, but the device or encoder is taken by a pass for others",
     Cause.STEPS: "it could go on, but the device is taken by a step of another stage or batch",
     Cause.HOST_GAP: "it runs in a loop that has not asked for its next step: host work",
     Cause.BUILDING: "the host prepares its input for the encoder",
-    Cause.LOCK: "it came after the first step of a batch that nobody may join",
-    Cause.WINDOW: "it is built and the encoder is free, but companions are waited for",
+    Cause.LOCK: "a batch that nobody may join has to end first",
+    Cause.WINDOW: "the encoder is free, but companions are waited for, at most 100 ms",
     Cause.ADMISSION: "from its arrival at a loop to its first step there (the running limit)",
     Cause.SENDING: "from the intended to the real sending: the load generator",
     Cause.TRANSPORT: "between client and stages and from stage to stage, at most 100 ms a way",
@@ -86,6 +98,11 @@ def _claims(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
             yield Cause.BUILDING, [phase.interval]
         case State.RUNNING, _:
             yield from _running(phase, lanes)
+        case State.HELD, _ if lanes.locked:
+            yield Cause.LOCK, [phase.interval]
+        case State.HELD, _:
+            yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
+            yield Cause.HOST_GAP, [phase.interval]
         case State.WAITING, Kind.ENCODER:
             yield from _encoder_queue(phase, lanes)
         case State.WAITING, Kind.LOCK:
@@ -126,7 +143,7 @@ def _encoder_queue(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Interval
     """Behind another encoder pass, asked for or running; otherwise in the window."""
     asked = intersection([phase.interval], _in_flight(phase, lanes))
     yield from _taken(asked, lanes.beside(phase.stage, *phase.interval))
-    yield Cause.WINDOW, [phase.interval]
+    yield Cause.WINDOW, first(difference([phase.interval], asked), WINDOW_MAX_NS)
 
 
 def _taken(waiting: Intervals, passes: Iterable[Pass]) -> Iterator[tuple[Cause, Intervals]]:
@@ -198,6 +215,11 @@ class RequestBook:
         """The turn whose latency lies at a percentile."""
         order = sorted(self.turns, key=lambda turn: turn.end_ns - turn.intended_ns)
         return order[min(len(order) - 1, int(len(order) * percentile / 100))] if order else None
+
+
+def row_name(cause: StrEnum) -> str:
+    """Short name of a row, as in the keys of figures: "host gap"."""
+    return cause.name.lower().replace("_", " ")
 
 
 def _first_sound(turn: Turn) -> int:

@@ -214,8 +214,13 @@ def _ended(turn: Turn, facts: Mapping[str, Any]) -> Turn:
 
 def _kept(line: dict[str, Any]) -> dict[str, Any]:
     fields = {key: line[key] for key in Pass.__slots__}
-    name = Path(str(fields["device"])).stem
-    return {**fields, "device": name, "stage": plain(fields["stage"])}
+    return {**fields, "device": _device(fields["device"]), "stage": plain(fields["stage"])}
+
+
+def _device(file: str) -> str:
+    """A device's name from its file's, without what makes files of many benches differ."""
+    name = Path(file).stem
+    return name.rsplit("-", 1)[-1] if name.startswith("tristage-") else name
 
 
 def _span_files(folder: Path) -> list[Path]:

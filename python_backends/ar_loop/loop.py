@@ -22,7 +22,7 @@ from python_backends.errors import (
     StageError,
     StageFailed,
 )
-from python_backends.scheduling.continuous import ContinuousBatch, Member, Plan
+from python_backends.scheduling.continuous import Chunk, ContinuousBatch, Member, Plan
 from python_backends.slot_engine.command import (
     RESTART,
     Command,
@@ -48,7 +48,7 @@ class DecodeLoop:
         publish: Callable[[int], None] = lambda running: None,
     ) -> None:
         self.batch: ContinuousBatch[Sequence] = ContinuousBatch(
-            settings.slots, settings.capacity, settings.prefill_chunk
+            settings.slots, settings.capacity, settings.prefill_chunk, settings.join_tokens
         )
         self._task = task
         self._engine = engine
@@ -135,7 +135,7 @@ class DecodeLoop:
     def _launch(self) -> None:
         """Have the next command computed, if there is one."""
         plan = self.batch.plan()
-        self._publish(0 if plan is None else len(plan.decode) + (plan.chunk is not None))
+        self._publish(0 if plan is None else len(plan.members))
         if plan is not None:
             command = self._command(plan)
             done = self._compute.submit(self._engine.run, command)
@@ -197,7 +197,9 @@ class DecodeLoop:
     def _command(self, plan: Plan[Sequence]) -> Command:
         number = self._number
         self._number += 1
-        return Command(number, plan.moves, _prefill(plan), _decode(plan))
+        prefill = _prefill(plan.chunk) if plan.chunk is not None else None
+        joins = tuple(_prefill(join) for join in plan.joins)
+        return Command(number, plan.moves, prefill, _decode(plan), joins)
 
     def _follow_up(self, request: Request, work: Work | None) -> None:
         """Do what is left of a sequence off the loop; its request stays open meanwhile."""
@@ -242,10 +244,8 @@ class DecodeLoop:
             request.fail(error)
 
 
-def _prefill(plan: Plan[Sequence]) -> Prefill | None:
-    if plan.chunk is None:
-        return None
-    chunk, one = plan.chunk, plan.chunk.member.payload
+def _prefill(chunk: Chunk[Sequence]) -> Prefill:
+    one = chunk.member.payload
     return Prefill(
         row=chunk.row,
         start=chunk.start,
@@ -275,6 +275,8 @@ def _drawn(plan: Plan[Sequence], result: Result) -> "list[_Drawn]":
     if result.prefill is not None and plan.chunk is not None:
         token, score = result.prefill.tokens[0], float(result.prefill.scores[0])
         drawn.append(_Drawn(plan.chunk.member, token, score, result.no_speech))
+    for join, one in zip(plan.joins, result.joins, strict=True):
+        drawn.append(_Drawn(join.member, one.tokens[0], float(one.scores[0])))
     return drawn
 
 

@@ -22,9 +22,13 @@ class LoopSettings:
     prefill_chunk: int
     max_new_tokens: int
     max_waiting: int
+    join_tokens: int = 0
+    """Tokens of further short prompts that may join one step; not with engine bls."""
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES and ":" not in self.engine:
             raise ValueError(f"engine {self.engine!r}; {ENGINES} are known")
+        if self.engine == "bls" and self.join_tokens:
+            raise ValueError("join_tokens needs an engine in the loop's own process")
         if self.task not in TASKS and ":" not in self.task:
             raise ValueError(f"task {self.task!r}; {TASKS} are known")

@@ -55,23 +55,39 @@ class Chunk(Generic[T]):
 
 @dataclass(frozen=True)
 class Plan(Generic[T]):
-    """One engine command: first the moves, then at most one chunk, then one step of `decode`."""
+    """One engine command: the moves, at most one chunk, whole short prompts, a step of `decode`."""
 
     moves: tuple[Move, ...]
     chunk: Chunk[T] | None
     decode: tuple[Member[T], ...]
+    joins: tuple[Chunk[T], ...] = ()
+    """Further prompts, each whole, in the rows behind the chunk."""
+
+    @property
+    def members(self) -> list[Member[T]]:
+        """Everybody who takes part."""
+        chunks = [*([self.chunk] if self.chunk else []), *self.joins]
+        return [*self.decode, *(chunk.member for chunk in chunks)]
 
 
 @dataclass
 class ContinuousBatch(Generic[T]):
-    """Who decodes, who is prefilled, who waits. `slots` rows of `capacity` tokens each."""
+    """Who decodes, who is prefilled, who waits. `slots` rows of `capacity` tokens each.
+
+    Between two decode steps at most `prefill_chunk` tokens of one prompt are prefilled, and beside
+    its end up to `join_tokens` tokens of further prompts that are short enough to be taken whole.
+    """
 
     slots: int
     capacity: int
     prefill_chunk: int
+    join_tokens: int = 0
     waiting: deque[Member[T]] = field(default_factory=deque)
     rows: list[Member[T]] = field(default_factory=list)
     prefilling: Member[T] | None = None
+    joining: list[Member[T]] = field(default_factory=list)
+    """Taken whole by the command that is being run."""
+
     _moves: list[Move] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -97,21 +113,22 @@ class ContinuousBatch(Generic[T]):
             self._moves.clear()
             return None
         moves, self._moves = tuple(self._moves), []
-        return Plan(moves, self._chunk(), tuple(self.rows))
+        chunk = self._chunk()
+        return Plan(moves, chunk, tuple(self.rows), self._joins(chunk))
 
     def commit(self, plan: Plan[T]) -> None:
         """Account for a command that succeeded: every row grew by what was written to it."""
         for member in plan.decode:
             member.length += 1
             member.generated += 1
-        if plan.chunk is None:
-            return
-        member = plan.chunk.member
-        member.length += plan.chunk.count
-        if plan.chunk.is_last:
-            member.generated += 1
-            self.rows.append(member)
+        for chunk in (*([plan.chunk] if plan.chunk else []), *plan.joins):
+            chunk.member.length += chunk.count
+            if chunk.is_last:
+                chunk.member.generated += 1
+                self.rows.append(chunk.member)
+        if plan.chunk is not None and plan.chunk.is_last:
             self.prefilling = None
+        self.joining.clear()
 
     def leave(self, member: Member[T]) -> None:
         """Take a member out between two commands, wherever it is; unknown members are ignored."""
@@ -124,8 +141,9 @@ class ContinuousBatch(Generic[T]):
 
     def abort(self) -> list[Member[T]]:
         """After a failed command: take out everybody whose row may have been written."""
-        gone = [*self.rows, *([self.prefilling] if self.prefilling else [])]
+        gone = [*self.rows, *([self.prefilling] if self.prefilling else []), *self.joining]
         self.rows.clear()
+        self.joining.clear()
         self.prefilling = None
         self._moves.clear()
         return gone
@@ -136,13 +154,15 @@ class ContinuousBatch(Generic[T]):
 
     def members(self) -> list[Member[T]]:
         """Everybody: decoding, being prefilled, waiting."""
-        return [*self.rows, *([self.prefilling] if self.prefilling else []), *self.waiting]
+        prefilling = [self.prefilling] if self.prefilling else []
+        return [*self.rows, *prefilling, *self.joining, *self.waiting]
 
     def check_integrity(self) -> None:
         """Rows fit the pool, nobody is in two places, every row is as long as its tokens."""
         everybody = self.members()
         assert len({id(member) for member in everybody}) == len(everybody)
-        assert len(self.rows) + (self.prefilling is not None) <= self.slots
+        taken = len(self.rows) + (self.prefilling is not None) + len(self.joining)
+        assert taken <= self.slots
         for member in self.rows:
             assert member.length == member.prompt + member.generated - 1 <= self.capacity
         if self.prefilling is not None:
@@ -159,6 +179,21 @@ class ContinuousBatch(Generic[T]):
         start = self.prefilling.length
         count = min(self.prefill_chunk, self.prefilling.prompt - start)
         return Chunk(self.prefilling, len(self.rows), start, count)
+
+    def _joins(self, chunk: Chunk[T] | None) -> tuple[Chunk[T], ...]:
+        """Whole prompts beside `chunk`, in the order of arrival; none beside an unfinished one,
+        which must stay in the row after the last."""
+        if chunk is not None and not chunk.is_last:
+            return ()
+        row = len(self.rows) + (chunk is not None)
+        left, joins = self.join_tokens, []
+        while self.waiting and row < self.slots and self.waiting[0].prompt <= left:
+            member = self.waiting.popleft()
+            left -= member.prompt
+            joins.append(Chunk(member, row, 0, member.prompt))
+            row += 1
+        self.joining = [join.member for join in joins]
+        return tuple(joins)
 
     def _close_gap(self, row: int) -> None:
         """Fill `row` with the last one; the row being prefilled stays the one after the last."""

@@ -78,6 +78,8 @@ class Command:
     moves: tuple[Move, ...] = ()
     prefill: Prefill | None = None
     decode: Decode | None = None
+    joins: tuple[Prefill, ...] = ()
+    """Further whole prompts; only an engine in the loop's own process takes them."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ class Result:
     no_speech: float = 0.0
     """Whisper: probability of "no speech" as the first token."""
 
+    joins: tuple[Drawn, ...] = ()
+    """One row each."""
+
 
 class StepEngine(Protocol):
     """An engine, wherever it runs."""
@@ -109,7 +114,8 @@ class StepEngine(Protocol):
 
 
 def to_inputs(command: Command) -> dict[str, NDArray[Any]]:
-    """The command as the input tensors of a slot_engine model."""
+    """The command as the input tensors of a slot_engine model; they have no place for joins."""
+    assert not command.joins, "joins need an engine in the loop's own process"
     inputs: dict[str, NDArray[Any]] = {"COMMAND": np.array([[command.number]], np.int64)}
     if command.moves:
         rows = [(move.source, move.target, move.length) for move in command.moves]

@@ -67,7 +67,7 @@ class SlotPoolEngine:
         self._expected = RESTART
 
     def run(self, command: Command) -> Result:
-        """Execute moves, then the prefill chunk, then the decode step.
+        """Execute moves, then the prefill chunk, then joins, then the decode step.
 
         Raises StageFailed for a command out of order, InvalidInput for one that does not fit the
         pool; the rows it names are undefined afterwards.
@@ -82,8 +82,9 @@ class SlotPoolEngine:
         prefill, no_speech = None, 0.0
         if command.prefill is not None:
             prefill, no_speech = self._prefill(command.prefill)
+        joins = [drawn for join in command.joins if (drawn := self._prefill(join)[0]) is not None]
         decode = self._decode(command.decode) if command.decode is not None else None
-        return Result(prefill, decode, no_speech)
+        return Result(prefill, decode, no_speech, tuple(joins))
 
     def _prefill(self, part: Prefill) -> tuple[Drawn | None, float]:
         count = len(part.tokens)

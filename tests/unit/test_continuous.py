@@ -5,10 +5,15 @@ from random import Random
 
 import pytest
 
-from python_backends.scheduling.continuous import ContinuousBatch, Member, Plan
+from python_backends.scheduling.continuous import Chunk, ContinuousBatch, Member, Plan
 
 Token = tuple[int, int]
 """(member's payload, position)."""
+
+
+def chunks(plan: Plan[int]) -> list[Chunk[int]]:
+    """All prompts that a plan works on, in the order of their rows."""
+    return [*([plan.chunk] if plan.chunk else []), *plan.joins]
 
 
 @dataclass
@@ -25,12 +30,12 @@ class Pool:
     def run(self, plan: Plan[int]) -> None:
         for move in plan.moves:
             self.rows[move.target][: move.length] = self.rows[move.source][: move.length]
-        if plan.chunk is not None:
-            member, start = plan.chunk.member, plan.chunk.start
-            assert plan.chunk.row == len(plan.decode)
-            self._expect(plan.chunk.row, member, start)
-            for at in range(start, start + plan.chunk.count):
-                self.rows[plan.chunk.row][at] = (member.payload, at)
+        for row, chunk in enumerate(chunks(plan), start=len(plan.decode)):
+            member, start = chunk.member, chunk.start
+            assert chunk.row == row
+            self._expect(row, member, start)
+            for at in range(start, start + chunk.count):
+                self.rows[row][at] = (member.payload, at)
         for row, member in enumerate(plan.decode):
             self._expect(row, member, member.length)
             self.rows[row][member.length] = (member.payload, member.length)
@@ -84,7 +89,7 @@ class Schedule:
                 self.end(member, "aborted")
             return
         self.batch.commit(plan)
-        for member in [*plan.decode, *([plan.chunk.member] if plan.chunk else [])]:
+        for member in plan.members:
             stopped = member.generated and self.random.random() < 0.02
             if member.exhausted or stopped:
                 self.batch.leave(member)
@@ -95,12 +100,12 @@ class Schedule:
         assert plan.decode == tuple(self.batch.rows)
         self.largest = max(self.largest, len(plan.decode))
         assert plan.chunk or plan.decode
-        if plan.chunk is None:
-            return
-        assert 1 <= plan.chunk.count <= self.batch.prefill_chunk
-        assert plan.chunk.start + plan.chunk.count <= plan.chunk.member.prompt
-        if plan.chunk.start == 0:
-            self.started.append(plan.chunk.member.payload)
+        assert sum(join.count for join in plan.joins) <= self.batch.join_tokens
+        assert all(join.start == 0 and join.is_last for join in plan.joins)
+        if plan.chunk is not None:
+            assert 1 <= plan.chunk.count <= self.batch.prefill_chunk
+            assert plan.chunk.start + plan.chunk.count <= plan.chunk.member.prompt
+        self.started += [one.member.payload for one in chunks(plan) if one.start == 0]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -109,7 +114,12 @@ def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> No
     slots, capacity = random.choice([(1, 8), (2, 12), (5, 24), (8, 40)])
     schedule = Schedule(
         random,
-        ContinuousBatch(slots, capacity, prefill_chunk=random.choice([1, 3, 16])),
+        ContinuousBatch(
+            slots,
+            capacity,
+            prefill_chunk=random.choice([1, 3, 16]),
+            join_tokens=random.choice([0, 4, 30]),
+        ),
         Pool(slots, capacity),
         cancels=random.choice([0.0, 0.02, 0.3]),
         failures=random.choice([0.0, 0.01]),
@@ -226,3 +236,28 @@ def test_members_are_found_wherever_they_are() -> None:
     assert batch.prefilling is not None
     found = batch.find(lambda payload: payload.startswith("turn-1"))
     assert [member.payload for member in found] == ["turn-1/a", "turn-1/c"]
+
+
+def test_short_prompts_join_one_step_together() -> None:
+    batch: ContinuousBatch[int] = ContinuousBatch(8, 16, prefill_chunk=2, join_tokens=4)
+    for name, prompt in enumerate([1, 2, 1, 2, 1]):
+        batch.join(Member(name, prompt, max_new=4))
+    plan = batch.plan()
+    assert plan is not None
+    assert [(one.member.payload, one.row) for one in chunks(plan)] == [(0, 0), (1, 1), (2, 2)]
+    batch.commit(plan)
+    assert [member.payload for member in batch.rows] == [0, 1, 2]
+    assert len(batch.waiting) == 2
+
+
+def test_nobody_joins_behind_an_unfinished_prompt() -> None:
+    batch: ContinuousBatch[int] = ContinuousBatch(8, 16, prefill_chunk=2, join_tokens=4)
+    batch.join(Member(0, 5, max_new=4))
+    batch.join(Member(1, 1, max_new=4))
+    plans = []
+    for _ in range(3):
+        plan = batch.plan()
+        assert plan is not None
+        batch.commit(plan)
+        plans.append(len(plan.joins))
+    assert plans == [0, 0, 1]
