@@ -14,8 +14,7 @@ def sleep_until(end_ns: int) -> None:
     """Return at `end_ns` of CLOCK_MONOTONIC, or at once when that has passed."""
     if not hasattr(_told, "slack"):
         _told.slack = ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    left_ns = end_ns - time.monotonic_ns()
-    if left_ns > 0:
+    while (left_ns := end_ns - time.monotonic_ns()) > 0:
         time.sleep(left_ns / 1e9)
 
 

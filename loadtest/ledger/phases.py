@@ -69,6 +69,7 @@ class Phase:
     start_ns: int
     end_ns: int
     serial: bool = False
+    piece: int = 0
 
     @property
     def interval(self) -> Interval:
@@ -145,8 +146,8 @@ _NONE: list[Pass] = []
 def hops(turn: Turn, found: Sequence[Phase]) -> Intervals:
     """The turn's ways between client and stages and between one stage and the next.
 
-    A hop is the time between two spans of different stages that no span covers, up to `HOP_MAX_NS`;
-    a hole within one stage is none, and neither is a whole turn without a span.
+    A hop is the time between spans of different stages or pieces that no span covers, up to
+    `HOP_MAX_NS`; a hole of one piece within one stage is none, nor is a whole turn without a span.
     """
     covered = union(phase.interval for phase in found)
     holes = difference([(turn.sent_ns, turn.end_ns)], covered) if found else []
@@ -167,7 +168,9 @@ def _crosses(hole: Interval, found: Sequence[Phase]) -> bool:
         return True
     last = max(before, key=lambda phase: (phase.end_ns, phase.start_ns))
     following = min(after, key=lambda phase: phase.start_ns)
-    return last.stage != following.stage and not (last.serial and following.serial)
+    if last.serial and following.serial:
+        return False
+    return (last.stage, last.piece) != (following.stage, following.piece)
 
 
 def _phase(span: Span) -> Phase | None:
@@ -176,7 +179,7 @@ def _phase(span: Span) -> Phase | None:
         return None
     serial = span.stage == MONOLITH
     stage = span.what if serial and state is State.RUNNING else span.stage
-    return Phase(stage, state, span.start_ns, span.end_ns, serial)
+    return Phase(stage, state, span.start_ns, span.end_ns, serial, span.piece)
 
 
 def _held(found: Sequence[Phase]) -> list[Phase]:
@@ -203,6 +206,8 @@ def _unreported_vocoder(turn: Turn, lanes: Lanes) -> list[Phase]:
         between = lanes.of_stage(VOCODER, span.end_ns, arrived_ns)
         made = [p for p in between if p.start_ns >= span.end_ns and p.end_ns <= arrived_ns]
         if made:
-            found.append(Phase(VOCODER, State.WAITING, span.end_ns, made[-1].start_ns))
-            found.append(Phase(VOCODER, State.RUNNING, made[-1].start_ns, made[-1].end_ns))
+            start_ns, end_ns = made[-1].start_ns, made[-1].end_ns
+            piece = span.piece
+            found.append(Phase(VOCODER, State.WAITING, span.end_ns, start_ns, piece=piece))
+            found.append(Phase(VOCODER, State.RUNNING, start_ns, end_ns, piece=piece))
     return found

@@ -109,6 +109,7 @@ def _claims(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
             yield Cause.LOCK, [phase.interval]
         case State.WAITING, Kind.FEED:
             yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
+            yield Cause.WINDOW, first([phase.interval], WINDOW_MAX_NS)
         case _:
             yield Cause.ADMISSION, [phase.interval]
 

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtest.ledger import Explanation
-from loadtest.seed.plan import INJECTED_MS as LENGTH_MS
-from loadtest.seed.plan import INJECTIONS, MAX_STALL_MS, STEP_GAP_MS
+from loadtest.seed.plan import CAPS, CROWD, INJECTED_MS, INJECTIONS, SMOOTH, STEP_GAP_MS
 
 Runs = Mapping[str, Explanation]
 AR_STEPS = 40 + 75
 """Steps of a turn, each of which an injected step gap delays."""
 
 INJECTED: dict[str, tuple[str, float]] = {
-    "build_ms": ("building", LENGTH_MS),
-    "window_ms": ("window", LENGTH_MS),
-    "admission_ms": ("admission", 2 * LENGTH_MS),
+    "build_ms": ("building", INJECTED_MS),
+    "window_ms": ("window", INJECTED_MS),
+    "admission_ms": ("admission", 2 * INJECTED_MS),
     "step_gap_ms": ("host gap", STEP_GAP_MS * AR_STEPS),
-    "transport_ms": ("transport", LENGTH_MS),
+    "transport_ms": ("transport", INJECTED_MS),
 }
 """Delay -> (the row of the request book it belongs in, ms a turn)."""
 
@@ -192,7 +191,8 @@ def separation(book: Book) -> dict[str, float]:
 def smoothness(book: Book) -> dict[str, float]:
     """What encoder passes cost those who decode."""
     found: dict[str, float] = {}
-    runs = [f"{s}-{n}" for s in SERIES for n in (8, 32, 64)] + [f"stages-cap-{c}-64" for c in CAPS]
+    runs = [f"{series}-{people}" for series in SERIES for people in SMOOTH]
+    runs += [f"stages-no-budget-cap-{cap}-{CROWD}" for cap in CAPS]
     for run in runs:
         if not book.has(run):
             continue
@@ -202,18 +202,15 @@ def smoothness(book: Book) -> dict[str, float]:
         found[f"{key}_underrun_share"] = book.of(run, "underrun_share")
         lost = book.of(run, "encoder_pass/person_ms_per_pass")
         found[f"{key}_person_ms_lost_per_encoder_pass"] = lost
-    budget = "stages-stall-budget-64"
-    if book.has(budget, "monolith-64"):
-        gap = book.step_gap(budget, "p99") / max(1e-9, book.step_gap("monolith-64", "p99"))
+    if book.has("stages-64", "monolith-64"):
+        gap = book.step_gap("stages-64", "p99") / max(1e-9, book.step_gap("monolith-64", "p99"))
         found["stall_budget_p99_gap_by_monolith"] = gap
-        found["stall_budget_max_stall_ms"] = MAX_STALL_MS
-        gain = book.ratio(budget, "monolith-64", "turns_per_s")
+        gain = book.ratio("stages-64", "monolith-64", "turns_per_s")
         found["stall_budget_throughput_by_monolith"] = gain
     return found
 
 
-SERIES = ("monolith", "stages", "stages-encoder-apart", "stages-stall-budget")
-CAPS = (1, 2, 4)
+SERIES = ("monolith", "stages", "stages-encoder-apart", "stages-no-budget")
 
 
 def ledger(book: Book) -> dict[str, float]:

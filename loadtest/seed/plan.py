@@ -18,9 +18,8 @@ GROWTH = 10
 """People of the published comparison of first audio from 1 to 10."""
 
 SMOOTH = (8, 32, 64)
-CAPS = (1, 2, 4)
-MAX_STALL_MS = 50.0
-"""What running streams may be held up: the monolith's own round with one admission."""
+CAPS = (1, 2, 4, 8)
+NO_BUDGET = (("emu_listen", "max_stall_ms", "0"), ("emu_listen", "gather_ms", "0"))
 
 SEED40 = "profile-seed40"
 INJECTED_MS = 40.0
@@ -94,10 +93,10 @@ def diffusion() -> Iterator[Experiment]:
 def smoothness() -> Iterator[Experiment]:
     """What an encoder pass costs those who decode, and what can be done about it."""
     yield from runs(stages(apart=("listen",)), "stages-encoder-apart", SMOOTH)
-    for cap in CAPS:
-        yield from runs(stages(listen("max_batch", cap)), f"stages-cap-{cap}", [CROWD])
-    budget = stages(listen("max_stall_ms", MAX_STALL_MS))
-    yield from runs(budget, "stages-stall-budget", SMOOTH)
+    yield from runs(stages(*NO_BUDGET), "stages-no-budget", SMOOTH)
+    for cap in CAPS[:-1]:
+        capped = stages(*NO_BUDGET, listen("max_batch", cap))
+        yield from runs(capped, f"stages-no-budget-cap-{cap}", [CROWD])
 
 
 def shapes() -> Iterator[Experiment]:
@@ -148,5 +147,5 @@ def quick() -> list[Experiment]:
     """The claim itself, in less than four minutes."""
     wanted = {"monolith-32", "monolith-64", "stages-1", "stages-10", "stages-64"}
     chosen = [one for one in curve() if one.name in wanted]
-    budget = [one for one in smoothness() if one.name == f"stages-stall-budget-{CROWD}"]
-    return [*chosen, *budget]
+    without = [one for one in smoothness() if one.name == f"stages-no-budget-{CROWD}"]
+    return [*chosen, *without]

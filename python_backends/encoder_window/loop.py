@@ -20,6 +20,9 @@ from python_backends.errors import Cancelled, Overloaded, StageError
 from python_backends.scheduling.stall import StallBudget, Streams
 from python_backends.scheduling.window import ConditionalWindow, Release
 
+LOOK_S = 0.002
+"""How often an encoder that waits for streams to end looks whether they still run."""
+
 FIRST_GUESS_S = 0.3
 """A batch's duration before one was measured."""
 
@@ -62,6 +65,10 @@ class EncodeLoop:
             max_batch=settings.max_batch, window_s=settings.window_ms / 1000
         )
         self._clips: set[Clip] = set()
+        self._held: list[Clip] = []
+        """Clips that are encoded and wait for others to be, since `_held_since`."""
+
+        self._held_since = 0.0
         self._running: Release[Hashable, Member] | None = None
         self._released_at = self._free_since = clock()
         self._batch_s = FIRST_GUESS_S
@@ -79,7 +86,8 @@ class EncodeLoop:
     def check_integrity(self) -> None:
         """Clips are open, and everything not done is somewhere."""
         self._window.check_integrity()
-        assert not any(clip.is_over for clip in self._clips), "a clip was not answered"
+        over = [clip for clip in self._clips if clip.is_over]
+        assert all(clip in self._held for clip in over), "a clip was not answered"
         waiting = [m for clip in self._clips for m in clip.members if m.state is not State.DONE]
         running = sum(member.state is State.RUNNING for member in waiting)
         assert running <= len(self._running.items if self._running else ())
@@ -144,22 +152,41 @@ class EncodeLoop:
         self._window.ready(member, member.bucket, self._clock())
 
     def _patience_s(self) -> float | None:
-        """How long the loop may sleep: until a window ends while the encoder is free."""
+        """How long the loop may sleep: until a window ends while the encoder is free, or until it
+        is time to look again who else is running."""
         deadline = None if self._running else self._window.next_deadline()
-        return None if deadline is None else max(0.0, deadline - self._clock())
+        if deadline is None:
+            return None
+        least = LOOK_S if self._settings.gather_ms else 0.0
+        return max(least, deadline - self._clock())
 
     def _release(self) -> None:
         """Let a batch leave if one may. Clips whose callers are gone leave first, alone."""
-        if self._running is not None or self._window.next_deadline() is None:
+        if self._running is not None:
+            return
+        if self._window.oldest_since is None:
+            self._answer_held()
             return
         self._drop_where(lambda clip: clip.request.cancelled)
+        batch = self._next_batch(self._clock())
+        if batch is not None:
+            self._start(batch)
+
+    def _next_batch(self, now: float) -> Release[Hashable, Member] | None:
+        """What leaves now, with regard to the streams that would stand still meanwhile."""
+        oldest = self._window.oldest_since
+        if self._stall is None or oldest is None:
+            return self._window.release(now, free_since=self._free_since)
+        streams = self._streams()
+        if self._held and self._stall.may_answer(now, self._held_since, streams):
+            self._answer_held()
+        if not self._held and not self._stall.may_start(now, oldest, streams):
+            return None
+        limit = self._stall.limit(streams, self._settings.max_batch)
+        return self._window.release(now, free_since=self._free_since, limit=limit)
+
+    def _start(self, batch: Release[Hashable, Member]) -> None:
         now = self._clock()
-        limit = None
-        if self._stall is not None:
-            limit = self._stall.limit(self._streams(), self._settings.max_batch)
-        batch = self._window.release(now, free_since=self._free_since, limit=limit)
-        if batch is None:
-            return
         for member in batch.items:
             member.state = State.RUNNING
             self._note_queue(member, batch, now)
@@ -185,7 +212,21 @@ class EncodeLoop:
                 self._give_up(member.clip, outcome)
             else:
                 member.result = outcome
-            self._settle(member.clip)
+            self._hold(member.clip)
+
+    def _hold(self, clip: Clip) -> None:
+        """Answer a clip, at once unless it pays to answer it together with others."""
+        if not self._settings.gather_ms:
+            self._settle(clip)
+            return
+        if not self._held:
+            self._held_since = self._clock()
+        self._held.append(clip)
+
+    def _answer_held(self) -> None:
+        held, self._held = self._held, []
+        for clip in held:
+            self._settle(clip)
 
     def _drop_where(self, unwanted: Callable[[Clip], bool]) -> None:
         """Cancel clips; members in the running batch are let go at its end."""

@@ -22,13 +22,16 @@ class EncodeSettings:
     max_stall_ms: float = 0.0
     """The longest that a pass may hold up streams on the same device; 0: as long as it takes."""
 
+    gather_ms: float = 0.0
+    """How long a ready window waits for running streams to end, so that many start together."""
+
     leaf: str = ""
     """Another encoder than Whisper: "module:factory", called with (ModelConfig, these settings)."""
 
     def __post_init__(self) -> None:
         if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
             raise ValueError("max_batch, build_workers and max_waiting must be at least 1")
-        if min(self.window_ms, self.max_stall_ms) < 0 or self.max_audio_s <= 0:
-            raise ValueError(
-                "window_ms and max_stall_ms must not be negative, max_audio_s positive"
-            )
+        if min(self.window_ms, self.max_stall_ms, self.gather_ms) < 0 or self.max_audio_s <= 0:
+            raise ValueError("times in ms must not be negative, max_audio_s must be positive")
+        if self.gather_ms and not self.max_stall_ms:
+            raise ValueError("gather_ms is part of the stall budget: max_stall_ms must be set too")

@@ -3,11 +3,18 @@
 A pass cannot be interrupted. On a shared device every running stream waits for its whole length,
 so the batch may only be as large as the stall that the streams can afford. Alone on its device, or
 with nobody running, the encoder is not limited.
+
+With `gather_s` the encoder also waits a little for running streams to end, and while nobody runs it
+answers nobody before everybody who is ready has been encoded: then people start to decode together,
+in large batches, instead of standing still for each other's passes one by one.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+HOLD = 10
+"""Answers are held for so many times `gather_s` at most."""
 
 SMOOTHING = 0.2
 """Weight of the newest measurement of a batch size."""
@@ -24,16 +31,25 @@ class Streams:
 class StallBudget:
     """Learns what passes cost, and says how many members the next one may have."""
 
-    def __init__(self, max_stall_s: float) -> None:
-        if not max_stall_s > 0:
-            raise ValueError("max_stall_s must be positive")
+    def __init__(self, max_stall_s: float, *, gather_s: float = 0.0) -> None:
+        if not max_stall_s > 0 or gather_s < 0:
+            raise ValueError("max_stall_s must be positive, gather_s not negative")
         self.max_stall_s = max_stall_s
+        self.gather_s = gather_s
         self._seconds: dict[int, float] = {}
 
     def learn(self, members: int, seconds: float) -> None:
         """A pass of so many members took so long."""
         known = self._seconds.get(members, seconds)
         self._seconds[members] = known + SMOOTHING * (seconds - known)
+
+    def may_start(self, now: float, ready_since: float, stages: Iterable[Streams]) -> bool:
+        """A pass need not wait any longer for running streams to end."""
+        return now - ready_since >= self.gather_s or not _anybody(stages)
+
+    def may_answer(self, now: float, held_since: float, stages: Iterable[Streams]) -> bool:
+        """Answers need not be held any longer while others are being encoded."""
+        return now - held_since >= HOLD * self.gather_s or _anybody(stages)
 
     def affordable_s(self, stages: Iterable[Streams]) -> float:
         """The longest stall that everybody who runs can afford: its slack, if that is longer."""
@@ -63,3 +79,7 @@ class StallBudget:
             return self._seconds[small] * members / small
         slope = (self._seconds[large] - self._seconds[small]) / (large - small)
         return self._seconds[small] + slope * (members - small)
+
+
+def _anybody(stages: Iterable[Streams]) -> bool:
+    return any(one.running > 0 for one in stages)

@@ -98,8 +98,13 @@ class ConditionalWindow(Generic[K, T]):
 
     def next_deadline(self) -> float | None:
         """When the oldest ready member will have waited a whole window; None when none waits."""
-        oldest = [queue[0].since for queue in self._ready.values()]
-        return min(oldest) + self.window_s if oldest else None
+        oldest = self.oldest_since
+        return None if oldest is None else oldest + self.window_s
+
+    @property
+    def oldest_since(self) -> float | None:
+        """Since when the oldest ready member has been ready; None when none is."""
+        return min((queue[0].since for queue in self._ready.values()), default=None)
 
     @property
     def waiting(self) -> int:

@@ -151,6 +151,15 @@ def test_answers_share_their_steps(lab: Lab) -> None:
         assert one.end_ns - one.start_ns == round((8.6 + 0.05 * one.members) * 1000)
 
 
+def test_those_who_come_together_join_one_step(lab: Lab) -> None:
+    lab.configure("profile", speed=1.0, delays=Delays(think_step_ms=41.35))
+    send = lab.load("emu_think")
+    for sender in [send(heard(), f"t{n}") for n in range(6)]:
+        sender.cancelled = True
+        sender.wait()
+    assert [one.members for one in lab.passes("think")][:2] == [1, 6]
+
+
 def test_speaking_gives_a_chunk_every_four_steps_and_one_at_the_end(lab: Lab) -> None:
     responses = lab.load("emu_speak")(piece()).values()
     assert places(responses) == [

@@ -102,3 +102,18 @@ def test_a_full_board_is_an_error(tmp_path: Path) -> None:
         board.row(f"stage-{number}")
     with pytest.raises(ValueError, match="no row left"):
         board.row("one more")
+
+
+def test_a_pass_waits_a_while_for_running_streams_to_end() -> None:
+    budget = StallBudget(0.05, gather_s=0.1)
+    assert budget.may_start(0.0, 0.0, [Streams(0)])
+    assert not budget.may_start(0.05, 0.0, RUNNING)
+    assert budget.may_start(0.1, 0.0, RUNNING)
+    assert taught().may_start(0.0, 0.0, RUNNING), "without gather_s nobody waits"
+
+
+def test_answers_are_held_while_nobody_runs_but_not_for_ever() -> None:
+    budget = StallBudget(0.05, gather_s=0.1)
+    assert not budget.may_answer(0.5, 0.0, [])
+    assert budget.may_answer(1.0, 0.0, [])
+    assert budget.may_answer(0.0, 0.0, RUNNING)

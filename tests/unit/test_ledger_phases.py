@@ -1,0 +1,153 @@
+"""Where a turn was, from hand-written spans and passes; times in ms from sending it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from loadtest.ledger.intervals import total
+from loadtest.ledger.phases import Lanes
+from loadtest.ledger.request import Cause, account
+from loadtest.ledger.run import Pass, Run, Span, Turn, plain
+from tests.unit.ledger_world import MS
+
+
+def span(stage: str, what: str, start: float, end: float, piece: int = 0) -> Span:
+    return Span(plain(stage), what, round(start * MS), round(end * MS), piece)
+
+
+def compute(stage: str, start: float, end: float, asked: float | None = None) -> Pass:
+    asked = start if asked is None else asked
+    return Pass("shared", stage, 1, round(asked * MS), round(start * MS), round(end * MS))
+
+
+def rows(
+    spans: Iterable[Span], passes: Iterable[Pass], end: float, chunks: Iterable[float] = ()
+) -> dict[Cause, float]:
+    """The request book of one turn, ms; rows of nothing left out."""
+    chunks_ns = tuple(round(at * MS) for at in chunks) or (round(end * MS),)
+    audio = (80.0,) * len(chunks_ns)
+    turn = Turn("t", "0", 0, 0, "ok", "", chunks_ns, audio, round(end * MS), tuple(spans))
+    ordered = tuple(sorted(passes, key=lambda one: one.start_ns))
+    run = Run(Path(), {"name": "run"}, (turn,), ordered, ())
+    parts = account(turn, Lanes(run)).parts
+    assert sum(map(total, parts.values())) == turn.end_ns
+    return {cause: total(part) / MS for cause, part in parts.items() if part}
+
+
+def test_a_step_asked_for_late_is_a_gap_even_while_the_device_computes_for_others() -> None:
+    """The loop asks at 25 although its step ended at 10; only from then on it waits for others."""
+    passes = [compute("think", 0, 10), compute("speak", 10, 30), compute("think", 30, 40, asked=25)]
+    found = rows([span("think", "compute", 0, 40)], passes, 40)
+    assert found == {Cause.COMPUTING: 20.0, Cause.HOST_GAP: 15.0, Cause.STEPS: 5.0}
+
+
+def test_a_serial_loop_waits_for_whatever_it_computes_itself() -> None:
+    """It asks for one pass at a time, so its waiting cannot be seen from what it asked for."""
+    passes = [compute("think", 2, 10), compute("listen", 10, 40), compute("think", 42, 50)]
+    spans = [span("monolith", "queue", 0, 2), span("monolith", "think", 2, 50)]
+    found = rows(spans, passes, 50)
+    assert found == {
+        Cause.COMPUTING: 16.0,
+        Cause.ENCODER: 30.0,
+        Cause.HOST_GAP: 2.0,
+        Cause.ADMISSION: 2.0,
+    }
+
+
+def test_between_two_phases_a_serial_loop_is_computing_for_others_or_preparing() -> None:
+    passes = [compute("listen", 2, 32), compute("speak", 33, 38), compute("think", 40, 50)]
+    spans = [
+        span("monolith", "queue", 0, 1),
+        span("monolith", "listen", 2, 32),
+        span("monolith", "think", 40, 50),
+    ]
+    found = rows(spans, passes, 50)
+    assert found == {
+        Cause.COMPUTING: 40.0,
+        Cause.STEPS: 5.0,
+        Cause.HOST_GAP: 4.0,
+        Cause.ADMISSION: 1.0,
+    }
+
+
+def test_between_two_phases_of_a_locked_loop_a_batch_has_to_end() -> None:
+    passes = [compute("listen", 0, 30), compute("acoustic", 30, 80), compute("think", 80, 90)]
+    spans = [span("monolith", "listen", 0, 30), span("monolith", "think", 80, 90)]
+    found = rows(spans, passes, 90)
+    assert found == {Cause.COMPUTING: 40.0, Cause.LOCK: 50.0}
+
+
+def test_a_diffusion_piece_waits_for_the_lock_and_is_then_computed() -> None:
+    passes = [compute("acoustic", 5, 20), compute("acoustic", 20, 40)]
+    spans = [span("emu_acoustic", "queue", 0, 20), span("emu_acoustic", "compute", 20, 40)]
+    assert rows(spans, passes, 40) == {Cause.LOCK: 20.0, Cause.COMPUTING: 20.0}
+
+
+def test_behind_an_encoder_pass_a_turn_waits_for_it_and_for_what_it_waits_for() -> None:
+    """The pass of others is asked for at 0, runs from 10 to 40 behind a step, and 40 is release."""
+    passes = [
+        compute("think", 0, 10),
+        compute("listen", 10, 40, asked=0),
+        compute("listen", 46, 76),
+    ]
+    spans = [span("emu_listen", "queue", 0, 46), span("emu_listen", "compute", 46, 76)]
+    found = rows(spans, passes, 76)
+    assert found == {
+        Cause.STEPS: 10.0,
+        Cause.ENCODER: 30.0,
+        Cause.WINDOW: 6.0,
+        Cause.COMPUTING: 30.0,
+    }
+
+
+def test_an_encoder_that_does_not_answer_is_no_window() -> None:
+    spans = [span("emu_listen", "queue", 0, 900), span("emu_listen", "compute", 900, 930)]
+    found = rows(spans, [compute("listen", 900, 930)], 930)
+    assert found == {Cause.WINDOW: 100.0, Cause.UNEXPLAINED: 800.0, Cause.COMPUTING: 30.0}
+
+
+def test_while_one_piece_is_computed_another_ones_waiting_costs_nothing() -> None:
+    passes = [compute("think", 0, 40), compute("acoustic", 40, 60)]
+    spans = [
+        span("think", "compute", 0, 40),
+        span("acoustic", "queue", 10, 40),
+        span("acoustic", "compute", 40, 60),
+    ]
+    assert rows(spans, passes, 60) == {Cause.COMPUTING: 60.0}
+
+
+@pytest.mark.parametrize(("piece", "cause"), [(1, Cause.TRANSPORT), (0, Cause.UNEXPLAINED)])
+def test_a_hole_before_another_piece_is_a_way_and_one_within_a_piece_is_none(
+    piece: int, cause: Cause
+) -> None:
+    passes = [compute("acoustic", 0, 20), compute("acoustic", 25, 40)]
+    spans = [span("acoustic", "compute", 0, 20), span("acoustic", "compute", 25, 40, piece)]
+    assert rows(spans, passes, 40) == {Cause.COMPUTING: 35.0, cause: 5.0}
+
+
+def test_a_native_vocoder_is_found_by_its_last_pass_before_the_chunk() -> None:
+    passes = [
+        compute("acoustic", 0, 20),
+        compute("vocoder", 21, 24),
+        compute("think", 24, 33),
+        compute("vocoder", 34, 37),
+    ]
+    found = rows([span("acoustic", "compute", 0, 20)], passes, 40, chunks=(40,))
+    assert found == {
+        Cause.COMPUTING: 23.0,
+        Cause.STEPS: 12.0,
+        Cause.WINDOW: 2.0,
+        Cause.TRANSPORT: 3.0,
+    }
+
+
+def test_a_span_that_only_wraps_others_explains_nothing() -> None:
+    found = rows([span("turn", "relay", 0, 50), span("think", "compute", 5, 45)], [], 50)
+    assert found == {Cause.COMPUTING: 40.0, Cause.TRANSPORT: 10.0}
+
+
+def test_a_stage_without_passes_computes_for_as_long_as_it_says() -> None:
+    """As on real weights, where nobody records a device."""
+    spans = [span("encode", "queue", 0, 5), span("encode", "compute", 5, 30)]
+    assert rows(spans, [], 30) == {Cause.WINDOW: 5.0, Cause.COMPUTING: 25.0}
