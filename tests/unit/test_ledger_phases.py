@@ -92,7 +92,7 @@ def test_behind_an_encoder_pass_a_turn_waits_for_it_and_for_what_it_waits_for() 
         compute("listen", 46, 76),
     ]
     spans = [span("emu_listen", "queue", 0, 46), span("emu_listen", "compute", 46, 76)]
-    found = rows(spans, passes, 76)
+    found = rows(spans, [*others, compute("listen", 46, 76)], 76)
     assert found == {
         Cause.STEPS: 10.0,
         Cause.ENCODER: 30.0,
