@@ -17,6 +17,7 @@ from loadtest.ledger.request import Cause
 BLUE, SKY, GREEN, YELLOW = "#0072B2", "#56B4E9", "#009E73", "#F0E442"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#9A9A9A"
 OLIVE, INDIGO, WINE, TEAL, SAND = "#999933", "#332288", "#882255", "#44AA99", "#F7D08A"
+PURPLE, FOREST, BROWN = "#AA4499", "#117733", "#661100"
 BLACK, PALE, TEXT = "#000000", "#E8E8E8", "#333333"
 
 CAUSES: Final = {
@@ -49,9 +50,9 @@ _STAGES = {
     "asr_decode": SKY,
     "think": BLUE,
     "speak": GREEN,
-    "prosody": TEAL,
-    "acoustic": PINK,
-    "vocoder": YELLOW,
+    "prosody": PURPLE,
+    "acoustic": WINE,
+    "vocoder": FOREST,
     SEVERAL: INDIGO,
 }
 SERIES: Final = (VERMILLION, BLUE, GREEN, PINK, ORANGE, SKY, BLACK)
@@ -75,7 +76,7 @@ _STYLE = {
 
 def stage_colour(stage: str) -> str:
     """Of a stage that computes."""
-    return _STAGES.get(stage, OLIVE)
+    return _STAGES.get(stage, BROWN)
 
 
 def ink_on(colour: str) -> str:

@@ -199,9 +199,9 @@ class Run:
         return tuple(turn for turn in self.measured if turn.is_ok)
 
 
-def plain(stage: str) -> str:
-    """A stage's name without what tells its emulation, or its device, from the product's."""
-    return stage.rsplit("/", 1)[-1].rsplit(":", 1)[-1].removeprefix("emu_")
+def plain(model: str) -> str:
+    """The stage that a model is: emu_think and emu_think_pieces stand for "think"."""
+    return model.split("_")[1] if model.startswith("emu_") else model
 
 
 def _ended(turn: Turn, facts: Mapping[str, Any]) -> Turn:

@@ -35,6 +35,19 @@ def rows(
     return {cause: total(part) / MS for cause, part in parts.items() if part}
 
 
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("think", "think"),
+        ("emu_think", "think"),
+        ("emu_think_pieces", "think"),
+        ("asr_decode", "asr_decode"),
+    ],
+)
+def test_an_emulated_model_is_called_by_the_stage_that_it_stands_for(name: str, stage: str) -> None:
+    assert plain(name) == stage
+
+
 def test_a_step_asked_for_late_is_a_gap_even_while_the_device_computes_for_others() -> None:
     """The loop asks at 25 although its step ended at 10; only from then on it waits for others."""
     passes = [compute("think", 0, 10), compute("speak", 10, 30), compute("think", 30, 40, asked=25)]
@@ -86,11 +99,7 @@ def test_a_diffusion_piece_waits_for_the_lock_and_is_then_computed() -> None:
 
 def test_behind_an_encoder_pass_a_turn_waits_for_it_and_for_what_it_waits_for() -> None:
     """The pass of others is asked for at 0, runs from 10 to 40 behind a step, and 40 is release."""
-    passes = [
-        compute("think", 0, 10),
-        compute("listen", 10, 40, asked=0),
-        compute("listen", 46, 76),
-    ]
+    others = [compute("think", 0, 10), compute("listen", 10, 40, asked=0)]
     spans = [span("emu_listen", "queue", 0, 46), span("emu_listen", "compute", 46, 76)]
     found = rows(spans, [*others, compute("listen", 46, 76)], 76)
     assert found == {
