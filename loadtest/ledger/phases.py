@@ -106,9 +106,10 @@ class Lanes:
         return self._between(passes, start_ns, end_ns)
 
     def phases(self, turn: Turn) -> list[Phase]:
-        """All phases of a turn, by start; spans that only wrap others (front door) are none."""
+        """All phases of a turn, by start; each once; spans that wrap others are none."""
         if turn.turn not in self._phases:
-            found = [phase for span in turn.spans if (phase := _phase(span)) is not None]
+            told = (_phase(span) for span in turn.spans)
+            found = [phase for phase in dict.fromkeys(told) if phase is not None]
             found += _unreported_vocoder(turn, self)
             found += _held(found)
             self._phases[turn.turn] = sorted(found, key=lambda phase: phase.interval)

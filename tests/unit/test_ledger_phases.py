@@ -9,6 +9,7 @@ from loadtest.ledger.intervals import total
 from loadtest.ledger.phases import Lanes
 from loadtest.ledger.request import Cause, account
 from loadtest.ledger.run import Pass, Run, Span, Turn, plain
+from loadtest.rulers import step_gaps_ms
 from tests.unit.ledger_world import MS
 
 
@@ -149,6 +150,14 @@ def test_a_native_vocoder_is_found_by_its_last_pass_before_the_chunk() -> None:
         Cause.WINDOW: 2.0,
         Cause.TRANSPORT: 3.0,
     }
+
+
+def test_a_span_that_came_with_several_chunks_counts_once(tmp_path: Path) -> None:
+    twice = [span("think", "compute", 0, 20), span("think", "compute", 0, 20)]
+    passes = (compute("think", 0, 10), compute("think", 10, 20))
+    turn = Turn("t", "0", 0, 0, "ok", "", (20 * MS,), (80.0,), 20 * MS, tuple(twice))
+    lanes = Lanes(Run(tmp_path, {}, (turn,), passes, ()))
+    assert [gaps.tolist() for _, gaps in step_gaps_ms(turn, lanes)] == [[10.0]]
 
 
 def test_a_span_that_only_wraps_others_explains_nothing() -> None:
