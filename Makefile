@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full train bench-turn clean
+.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -58,6 +58,9 @@ train: $(DEV_INSTALLED) ## our own small weights, from scratch (under 45 minutes
 bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
 	@$(PY) -m build
 	@$(PY) -m loadtest.bench_turn $(ARGS)
+
+bench-seed: $(DEV_INSTALLED) ## the seed's experiment on an emulated device: out/bench/seed.json (QUICK=1: 4 minutes)
+	@$(PY) -m loadtest.seed $(if $(QUICK),--quick) $(ARGS)
 
 clean: ## remove everything made here but .venv and the download cache
 	@test ! -x $(PY) || $(PY) -m deploy sweep >/dev/null || true

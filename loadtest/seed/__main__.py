@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from loadtest.ledger import compare, explain
@@ -52,14 +53,14 @@ def _is_curve(name: str) -> bool:
 def _chosen(options: argparse.Namespace) -> list[Experiment]:
     found = plan.quick() if options.quick else plan.everything()
     if options.only:
-        found = [one for one in found if any(part in one.name for part in options.only)]
+        found = [one for one in found if any(fnmatch(one.name, name) for name in options.only)]
     return found
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtest.seed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the claim alone, under 4 minutes")
-    parser.add_argument("--only", nargs="+", help="runs whose names contain one of these")
+    parser.add_argument("--only", nargs="+", help="runs of these names; * stands for anything")
     return parser
 
 

@@ -1,12 +1,12 @@
 """What is windowed: how a request becomes windows, and what one pass of the encoder is."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from python_backends.bridge import Request
-from python_backends.errors import StageError
 
 
 class Window(Protocol):
@@ -21,6 +21,17 @@ class Window(Protocol):
         """It costs no pass at all."""
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """What a pass gave."""
+
+    outcomes: list[Any]
+    """For each window its result, or the StageError of that one."""
+
+    device_s: float
+    """How long it held the device, waiting for it not counted: what it costs everybody else."""
+
+
 class Leaf(Protocol):
     """The encoder behind the window. `windows` and `outputs` run on the loop's thread, `build` on
     its workers, `encode` on its encoder thread while requests are open."""
@@ -31,11 +42,8 @@ class Leaf(Protocol):
     def build(self, window: Any) -> Any:
         """Features of one window."""
 
-    def encode(self, built: Sequence[Any]) -> list[Any]:
-        """One pass: for each window's features its result, or the StageError of that one."""
+    def encode(self, built: Sequence[Any]) -> "Encoded":
+        """One pass over the features of several windows."""
 
     def outputs(self, windows: Sequence[Any], results: Sequence[Any]) -> dict[str, NDArray[Any]]:
         """The answer, without EVENTS; the result of a silent window is None."""
-
-
-Outcome = Any | StageError

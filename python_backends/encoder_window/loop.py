@@ -14,7 +14,7 @@ from typing import Any
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.encoder_window.clip import Clip, Member, State
-from python_backends.encoder_window.leaf import Leaf, Outcome
+from python_backends.encoder_window.leaf import Encoded, Leaf
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.errors import Cancelled, Overloaded, StageError
 from python_backends.scheduling.stall import StallBudget, Streams
@@ -43,7 +43,7 @@ class _Built:
 @dataclass(frozen=True)
 class _Encoded:
     batch: Release[Hashable, Member]
-    done: "Future[list[Outcome]]"
+    done: "Future[Encoded]"
 
 
 class EncodeLoop:
@@ -200,12 +200,12 @@ class EncodeLoop:
         about = {"reason": str(batch.reason), "members": len(batch.items), "bucket": batch.bucket}
         member.clip.note(member, "queue", arrived_s, now, **about)
 
-    def _encoded(self, batch: Release[Hashable, Member], outcomes: list[Outcome]) -> None:
+    def _encoded(self, batch: Release[Hashable, Member], encoded: Encoded) -> None:
         start_s, now = self._released_at, self._clock()
         self._running, self._free_since, self._batch_s = None, now, now - start_s
         if self._stall is not None:
-            self._stall.learn(len(batch.items), now - start_s)
-        for member, outcome in zip(batch.items, outcomes, strict=True):
+            self._stall.learn(len(batch.items), encoded.device_s)
+        for member, outcome in zip(batch.items, encoded.outcomes, strict=True):
             member.state, member.built = State.DONE, None
             member.clip.note(member, "compute", start_s, now, members=len(batch.items))
             if isinstance(outcome, StageError):

@@ -1,5 +1,6 @@
 """Whisper behind the window: log-mels in, hidden states out."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import Request
 from python_backends.encoder_window.audio import checked
-from python_backends.encoder_window.encoder import STATE_WIDTH, Call, Encoder, Outcome
+from python_backends.encoder_window.encoder import STATE_WIDTH, Call, Encoder
+from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.mel import log_mel
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.encoder_window.windows import Window, to_windows
@@ -30,9 +32,11 @@ class Whisper:
         """The log-mel [80, frames] of a window."""
         return log_mel(window.sound, window.frames)
 
-    def encode(self, built: Sequence[NDArray[np.float32]]) -> list[Outcome]:
+    def encode(self, built: Sequence[NDArray[np.float32]]) -> Encoded:
         """Hidden states [frames / 2, 384] of each mel."""
-        return self._encoder.encode(built)
+        start_s = time.monotonic()
+        outcomes = self._encoder.encode(built)
+        return Encoded(list(outcomes), time.monotonic() - start_s)
 
     def outputs(
         self, windows: Sequence[Window], results: Sequence[NDArray[np.float32] | None]

@@ -86,6 +86,7 @@ class Door:
 
     async def _turn(self, request: Request, turn: str) -> None:
         """Relay a turn to its end; whatever else ends it, every stage is told to drop it."""
+        request.poll_interval_s = POLL_S
         watcher = asyncio.create_task(self._watch(request, asyncio.current_task()))
         error: StageError = StageFailed("the front door failed")
         try:

@@ -69,14 +69,14 @@ class StallBudget:
     def cost_s(self, members: int) -> float:
         """Expected length of a pass: a line through the smallest and the largest size measured.
 
-        With one size measured the cost is taken to be proportional, which errs on the side of the
-        streams; with none it is infinite, so that the first pass beside a stream has one member.
+        With one size measured, one member more is taken to cost nothing, so that it is tried and
+        measured; with none, the first pass beside a stream has one member.
         """
         if not self._seconds:
             return math.inf
         small, large = min(self._seconds), max(self._seconds)
         if small == large:
-            return self._seconds[small] * members / small
+            return self._seconds[small] if members <= small + 1 else math.inf
         slope = (self._seconds[large] - self._seconds[small]) / (large - small)
         return self._seconds[small] + slope * (members - small)
 

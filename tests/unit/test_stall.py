@@ -45,10 +45,12 @@ def test_before_anything_is_measured_a_pass_beside_streams_has_one_member() -> N
     assert budget.limit(RUNNING, 8) == 1
 
 
-def test_one_measured_size_counts_as_proportional() -> None:
-    budget = StallBudget(0.065)
+def test_with_one_size_measured_one_member_more_is_tried() -> None:
+    budget = StallBudget(0.04)
     budget.learn(1, 0.03)
     assert budget.limit(RUNNING, 8) == 2
+    budget.learn(2, 0.06)
+    assert budget.limit(RUNNING, 8) == 1
 
 
 def test_costs_follow_what_is_measured() -> None:

@@ -10,6 +10,7 @@ from loadtest.device import Device, Emulation
 from loadtest.device.sleep import sleep_ms
 from python_backends.bridge import ModelConfig, Request
 from python_backends.bridge.tensors import text
+from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.errors import InvalidInput
 
@@ -45,11 +46,11 @@ class Listen:
         sleep_ms(self._profile.build_ms + self._delays.build_ms)
         return window
 
-    def encode(self, built: Sequence[Shape]) -> list[Any]:
+    def encode(self, built: Sequence[Shape]) -> Encoded:
         """See Leaf."""
         cost_ms = self._profile.cost_ms.ms(len(built)) + self._delays.encoder_pass_ms
-        self._device.run("listen", len(built), cost_ms)
-        return list(built)
+        done = self._device.run("listen", len(built), cost_ms)
+        return Encoded(list(built), (done.end_ns - done.start_ns) / 1e9)
 
     def outputs(self, windows: Sequence[Any], results: Sequence[Any]) -> dict[str, NDArray[Any]]:
         """See Leaf."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from loadtest.device import Device, Emulation
 from python_backends.bridge import ModelConfig, Request
+from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.speech import SAMPLE_RATE_HZ
 
@@ -44,10 +45,10 @@ class Vocoder:
         """See Leaf."""
         return window
 
-    def encode(self, built: Sequence[Frames]) -> list[Any]:
+    def encode(self, built: Sequence[Frames]) -> Encoded:
         """See Leaf."""
-        self._device.run("vocoder", len(built), self._cost.ms(len(built)))
-        return list(built)
+        done = self._device.run("vocoder", len(built), self._cost.ms(len(built)))
+        return Encoded(list(built), (done.end_ns - done.start_ns) / 1e9)
 
     def outputs(self, windows: Sequence[Any], results: Sequence[Any]) -> dict[str, NDArray[Any]]:
         """See Leaf. A piece is one chunk, and lasts as long as the profile says."""
