@@ -43,6 +43,9 @@ class State(Enum):
     BUILDING = "building"
     WAITING = "waiting"
     RUNNING = "running"
+    GATHERED = "gathered"
+    """Encoded, and kept until others are too, so that they decode together."""
+
     HELD = "held"
     """Let into a serial loop, which is between two of its phases."""
 
@@ -50,6 +53,7 @@ class State(Enum):
 _STATES = {
     "build": State.BUILDING,
     "queue": State.WAITING,
+    "gather": State.GATHERED,
     "compute": State.RUNNING,
     "first_token": State.RUNNING,
     "listen": State.RUNNING,

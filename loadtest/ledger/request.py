@@ -42,7 +42,7 @@ class Cause(StrEnum):
     UNEXPLAINED = "unexplained"
 
 
-WINDOW_MAX_NS = 100 * NS_PER_MS
+WINDOW_MAX_NS = 150 * NS_PER_MS
 """Beside a free encoder a turn may wait this long for companions; beyond that the loop does not
 answer, which is no window, and stays unexplained."""
 
@@ -103,6 +103,9 @@ def _claims(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
         case State.HELD, _:
             yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
             yield Cause.HOST_GAP, [phase.interval]
+        case State.GATHERED, _:
+            yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
+            yield Cause.WINDOW, [phase.interval]
         case State.WAITING, Kind.ENCODER:
             yield from _encoder_queue(phase, lanes)
         case State.WAITING, Kind.LOCK:

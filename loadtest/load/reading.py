@@ -28,7 +28,8 @@ class Reading:
         self._due = (0, 0)
         self._complete = False
         self._final = False
-        self._events = b""
+        self._events: dict[int, bytes] = {}
+        """Piece -> EVENTS of its newest response."""
 
     def take(self, message: Any, received_ns: int) -> None:
         """One ModelStreamInferResponse; raises the StageError in it, StageFailed for nonsense."""
@@ -49,9 +50,12 @@ class Reading:
             raise self._broken("the stream ended before the turn did")
 
     def events(self) -> list[Any]:
-        """EVENTS of the last response; StageFailed when they are not JSON."""
+        """Every different entry of EVENTS of the last response of each piece, which has all that
+        the piece went through; StageFailed when they are not JSON."""
         try:
-            return [json.loads(row) for row in _rows(self._events) if row]
+            told = self._events.values()
+            rows = dict.fromkeys(row for events in told for row in _rows(events) if row)
+            return [json.loads(row) for row in rows]
         except ValueError as fault:
             raise self._broken("EVENTS are not JSON") from fault
 
@@ -65,7 +69,7 @@ class Reading:
             raise self._broken(f"chunk {(piece, chunk)} came where {self._due} was due")
         self.chunks_ns.append(received_ns)
         self.chunk_audio_ms.append(audio_ms)
-        self._events = tensors.get("EVENTS", b"")
+        self._events[piece] = tensors.get("EVENTS", b"")
         self._complete = bool(flags & LAST_CHUNK and flags & LAST_PIECE)
         self._due = (piece + 1, 0) if flags & LAST_CHUNK else (piece, chunk + 1)
 

@@ -113,7 +113,7 @@ def _run(one: Experiment, server: Server, emulation: Path, out: Path, progress: 
         seconds=one.seconds,
         warm_up_s=one.warm_up_s,
         timeout_s=read_profile(one.setup.profile_name).client.timeout_s,
-        ramp_s=one.warm_up_s / 2,
+        ramp_s=0.0,
         buckets=one.buckets,
         knobs=dict(one.knobs) | {"overrides": one.setup.server_overrides()},
         emulation=emulation,

@@ -1,6 +1,7 @@
 """The Triton model class of every stage: `execute()` only enqueues, a loop thread answers."""
 
 import json
+import sys
 import threading
 import traceback
 from collections.abc import Mapping
@@ -12,8 +13,13 @@ from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
 from python_backends.bridge.gauges import OpenRequests
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox
+from python_backends.bridge.outbox import Outbox
 from python_backends.bridge.request import Request
 from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that wants to launch the next step may have to wait for one that is using the
+tokens of the last; Python's own 5 ms are as long as a step."""
 
 
 class Loop(Protocol):
@@ -38,11 +44,13 @@ class StageBackend:
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the stage and start its thread."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._config = ModelConfig.from_args(args)
         self._inbox = Inbox()
         self._dead = DeadTurns()
         self._open: set[Request] = set()
         self._gauge = OpenRequests(self._config.name)
+        self._outbox = Outbox(self._config.name)
         self._lock = threading.Lock()
         self._broken = self._closing = False
         self._loop = self.make_loop(self._config)
@@ -52,7 +60,7 @@ class StageBackend:
     def execute(self, requests: list[Any]) -> None:
         """Enqueue; nothing is answered here but control requests and refusals."""
         for native in requests:
-            request = Request(native, self._config.name, self._ended)
+            request = Request(native, self._config.name, self._ended, self._outbox.post)
             try:
                 self._accept(request)
             except StageError as error:
@@ -67,6 +75,7 @@ class StageBackend:
             self._closing = True
             self._inbox.put(Closed())
         self._thread.join()
+        self._outbox.close()
         self._gauge.close()
 
     def _accept(self, request: Request) -> None:

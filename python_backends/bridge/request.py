@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import events
 from python_backends.bridge.options import Options
+from python_backends.bridge.outbox import Work, at_once
 from python_backends.bridge.tensors import Array, to_array, to_tensors
 from python_backends.errors import (
     Cancelled,
@@ -38,16 +40,25 @@ class Request:
     """Inputs copied out, options parsed, answered by any number of responses and one end.
 
     `turn` is the request id; without one, the id that the first stage wrote into EVENTS, or a new
-    one. Any thread may answer; whoever ends it first has ended it.
+    one. Any thread may answer; whoever ends it first has ended it. Responses are handed to the
+    server by `post`, in order; `on_end` is called when the last one has been.
     """
 
-    def __init__(self, native: Any, stage: str, on_end: Callable[["Request"], None]) -> None:
+    def __init__(
+        self,
+        native: Any,
+        stage: str,
+        on_end: Callable[["Request"], None],
+        post: Callable[[Work], None] = at_once,
+    ) -> None:
         self.stage = stage
         self.arrived_ns = events.now_ns()
         self._sender = native.get_response_sender()
         self._on_end = on_end
         self._open = True
         self._sending = threading.Lock()
+        self._post = post
+        self._fault: Exception | None = None
         self.poll_interval_s = POLL_INTERVAL_S
         self._polled_at = 0.0
         self._gone = False
@@ -120,16 +131,21 @@ class Request:
     def send(self, outputs: Mapping[str, NDArray[Any]]) -> None:
         """One response of a decoupled model; ignored once the request has ended.
 
-        StageFailed when the server does not take it.
+        StageFailed when the server has not taken this one, or an earlier one.
         """
         response = pb_utils.InferenceResponse(to_tensors(outputs))
         with self._sending:
             if not self._open:
                 return
-            try:
-                self._sender.send(response)
-            except pb_utils.TritonModelException as fault:
-                raise StageFailed(f"a response could not be sent: {fault}") from fault
+            self._post(partial(self._hand_over, response))
+        if self._fault is not None:
+            raise StageFailed(f"a response could not be sent: {self._fault}") from self._fault
+
+    def _hand_over(self, response: Any) -> None:
+        try:
+            self._sender.send(response)
+        except pb_utils.TritonModelException as fault:
+            self._fault = fault
 
     def finish(self, outputs: Mapping[str, NDArray[Any]] | None = None) -> None:
         """End it, with a last response where `outputs` are given; ignored if it has ended."""
@@ -156,11 +172,15 @@ class Request:
             if not self._open:
                 return
             self._open = False
-            try:
-                self._send_last(response)
-            except pb_utils.TritonModelException as fault:
-                self._end_after(fault)
-        self._on_end(self)
+            self._post(partial(self._hand_over_last, response))
+
+    def _hand_over_last(self, response: Any) -> None:
+        try:
+            self._send_last(response)
+        except pb_utils.TritonModelException as fault:
+            self._end_after(fault)
+        finally:
+            self._on_end(self)
 
     def _send_last(self, response: Any) -> None:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL

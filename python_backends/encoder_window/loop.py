@@ -17,7 +17,7 @@ from python_backends.encoder_window.clip import Clip, Member, State
 from python_backends.encoder_window.leaf import Encoded, Leaf
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.errors import Cancelled, Overloaded, StageError
-from python_backends.scheduling.stall import StallBudget, Streams
+from python_backends.scheduling.stall import Streams
 from python_backends.scheduling.window import ConditionalWindow, Release
 
 LOOK_S = 0.002
@@ -58,17 +58,15 @@ class EncodeLoop:
     ) -> None:
         self._settings = settings
         self._streams = streams
-        self._stall = StallBudget(settings.max_stall_ms / 1000) if settings.max_stall_ms else None
+        self._stall = settings.stall_budget
         self._clock = clock
         self._leaf = leaf
         self._window: ConditionalWindow[Hashable, Member] = ConditionalWindow(
             max_batch=settings.max_batch, window_s=settings.window_ms / 1000
         )
         self._clips: set[Clip] = set()
-        self._held: list[Clip] = []
-        """Clips that are encoded and wait for others to be, since `_held_since`."""
-
-        self._held_since = 0.0
+        self._held: list[tuple[Clip, float]] = []
+        """Clips that are encoded and wait for others to be, and since when."""
         self._running: Release[Hashable, Member] | None = None
         self._released_at = self._free_since = clock()
         self._batch_s = FIRST_GUESS_S
@@ -87,7 +85,8 @@ class EncodeLoop:
         """Clips are open, and everything not done is somewhere."""
         self._window.check_integrity()
         over = [clip for clip in self._clips if clip.is_over]
-        assert all(clip in self._held for clip in over), "a clip was not answered"
+        held = [clip for clip, _ in self._held]
+        assert all(clip in held for clip in over), "a clip was not answered"
         waiting = [m for clip in self._clips for m in clip.members if m.state is not State.DONE]
         running = sum(member.state is State.RUNNING for member in waiting)
         assert running <= len(self._running.items if self._running else ())
@@ -178,7 +177,7 @@ class EncodeLoop:
         if self._stall is None or oldest is None:
             return self._window.release(now, free_since=self._free_since)
         streams = self._streams()
-        if self._held and self._stall.may_answer(now, self._held_since, streams):
+        if self._held and self._stall.may_answer(now, self._held[0][1], streams):
             self._answer_held()
         if not self._held and not self._stall.may_start(now, oldest, streams):
             return None
@@ -219,13 +218,13 @@ class EncodeLoop:
         if not self._settings.gather_ms:
             self._settle(clip)
             return
-        if not self._held:
-            self._held_since = self._clock()
-        self._held.append(clip)
+        self._held.append((clip, self._clock()))
 
     def _answer_held(self) -> None:
         held, self._held = self._held, []
-        for clip in held:
+        for clip, since_s in held:
+            for member in clip.members:
+                clip.note(member, "gather", since_s, self._clock())
             self._settle(clip)
 
     def _drop_where(self, unwanted: Callable[[Clip], bool]) -> None:

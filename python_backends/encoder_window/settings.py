@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from python_backends.scheduling.stall import StallBudget
+
 
 @dataclass(frozen=True)
 class EncodeSettings:
@@ -27,6 +29,13 @@ class EncodeSettings:
 
     leaf: str = ""
     """Another encoder than Whisper: "module:factory", called with (ModelConfig, these settings)."""
+
+    @property
+    def stall_budget(self) -> StallBudget | None:
+        """A new one; None when passes may take as long as they take."""
+        if not self.max_stall_ms:
+            return None
+        return StallBudget(self.max_stall_ms / 1000, gather_s=self.gather_ms / 1000)
 
     def __post_init__(self) -> None:
         if min(self.max_batch, self.build_workers, self.max_waiting) < 1:

@@ -105,7 +105,7 @@ def test_listening_is_one_pass_and_says_that_nothing_was_heard(lab: Lab) -> None
     [values] = lab.load("emu_listen")(sound()).values()
     assert b"emulated" in values["HEARD"].item()
     assert [one.members for one in lab.passes("listen")] == [1]
-    assert [span["what"] for span in spans(values)] == ["build", "queue", "compute"]
+    assert [span["what"] for span in spans(values)] == ["build", "queue", "compute", "gather"]
 
 
 def test_only_one_shape_shares_a_pass(lab: Lab) -> None:

@@ -114,7 +114,7 @@ def test_behind_an_encoder_pass_a_turn_waits_for_it_and_for_what_it_waits_for() 
 def test_an_encoder_that_does_not_answer_is_no_window() -> None:
     spans = [span("emu_listen", "queue", 0, 900), span("emu_listen", "compute", 900, 930)]
     found = rows(spans, [compute("listen", 900, 930)], 930)
-    assert found == {Cause.WINDOW: 100.0, Cause.UNEXPLAINED: 800.0, Cause.COMPUTING: 30.0}
+    assert found == {Cause.WINDOW: 150.0, Cause.UNEXPLAINED: 750.0, Cause.COMPUTING: 30.0}
 
 
 def test_while_one_piece_is_computed_another_ones_waiting_costs_nothing() -> None:

@@ -42,9 +42,10 @@ def test_a_piece_with_nothing_to_say_has_no_sound() -> None:
     assert read([chunk(REQUEST, 0, 0, 7), end(REQUEST)]).chunk_audio_ms == [0.0]
 
 
-def test_events_are_those_of_the_last_response() -> None:
-    reading = read([chunk(REQUEST, 0, 0, 1), chunk(REQUEST, 1, 0, 3), end(REQUEST)])
-    assert [event["piece"] for event in reading.events()] == [1]
+def test_events_are_those_of_the_last_response_of_each_piece() -> None:
+    parts = [chunk(REQUEST, 0, 0, 0), chunk(REQUEST, 0, 1, 1), chunk(REQUEST, 1, 0, 3)]
+    reading = read([*parts, end(REQUEST)])
+    assert [event["piece"] for event in reading.events()] == [0, 1]
     assert reading.events()[0]["tokens"] == 7
 
 

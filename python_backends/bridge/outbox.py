@@ -1,0 +1,47 @@
+"""Sending responses on a thread of its own, so that a stage's loop need not wait for the server.
+
+A response takes some tenths of a millisecond to hand over; a loop that answers many callers in one
+step would stand still for all of them. Order is kept.
+"""
+
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+
+import triton_python_backend_utils as pb_utils
+
+LIMIT = 8192
+"""Responses that may wait; beyond, whoever answers waits."""
+
+Work = Callable[[], None]
+
+
+class Outbox:
+    """One thread that does what is posted, in order, until it is closed."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.Queue[Work | None] = queue.Queue(LIMIT)
+        self._thread = threading.Thread(target=self._run, name=f"{name}-outbox")
+        self._thread.start()
+
+    def post(self, work: Work) -> None:
+        """Have `work` done; blocks only while too much is waiting."""
+        self._queue.put(work)
+
+    def close(self) -> None:
+        """Do what has been posted, then end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception:
+                pb_utils.Logger.log_error(f"sending failed\n{traceback.format_exc()}")
+
+
+def at_once(work: Work) -> None:
+    """What is used instead of an outbox where nobody must not wait."""
+    work()
