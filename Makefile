@@ -60,7 +60,7 @@ bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
 	@$(PY) -m loadtest.bench_turn $(ARGS)
 
 bench-seed: $(DEV_INSTALLED) ## the seed's experiment on an emulated device: out/bench/seed.json (QUICK=1: 4 minutes)
-	@$(PY) -m loadtest.seed $(if $(QUICK),--quick) $(ARGS)
+	@$(PY) -m loadtest.seed $(if $(QUICK),--quick) $(if $(PIECES),--pieces $(PIECES)) $(ARGS)
 
 clean: ## remove everything made here but .venv and the download cache
 	@test ! -x $(PY) || $(PY) -m deploy sweep >/dev/null || true

@@ -3,6 +3,10 @@
 The same order is spoken to `turn` with streaming on and off, in turns, on one server. Streamed, the
 answer leaves clause by clause and chunk by chunk; unstreamed it is one piece and one chunk. First
 audio is the time from sending the request to the first chunk with sound.
+
+Then 1, 2, 4 and 8 people speak at once, closed loop, and the ledger says where their time went. On
+two cores, shared by server, stages and callers, a stage's compute span also holds its waiting for a
+core.
 """
 
 import argparse
@@ -13,11 +17,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rich.console import Console
 from rich.progress import track
 
 from client import audio
 from client.turns import TurnChunk, TurnClient, TurnOptions
 from deploy.launcher import Server
+from loadtest.ledger import explain
+from loadtest.ledger.explanation import Figure
+from loadtest.load import RunSpec, run
+from loadtest.load.spec import recordings
 
 ROOT = Path(__file__).parent.parent
 ORDER = ROOT / "samples" / "order-long.wav"
@@ -25,6 +34,21 @@ OUT = ROOT / "out" / "bench" / "turn.json"
 MAX_RATIO = 0.75
 MIN_WORDS, MAX_WORDS = 12, 20
 WARM_UPS = 2
+PEOPLE = (1, 2, 4, 8)
+CROWD_S = 12.0
+CROWD_FIGURES = (
+    "turns",
+    "failed",
+    "turns_per_s",
+    "latency_ms_p50",
+    "first_audio_ms_p50",
+    "first_audio_ms_p95",
+    "rtf_p50",
+    "underrun_share",
+    "unexplained_p50_share",
+    "unexplained_p95_share",
+    "valid",
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +89,29 @@ def interleaved(client: TurnClient, rounds: int) -> tuple[list[Measured], list[M
             streamed.append(pair[0])
             whole.append(pair[1])
     return streamed, whole
+
+
+def crowds(address: str) -> dict[str, dict[str, Figure]]:
+    """People -> what they got, and the rows of the request book (ms a turn)."""
+    found = {}
+    for people in PEOPLE:
+        spec = RunSpec(
+            name=f"turn-{people}",
+            target="turn",
+            model="turn",
+            people=people,
+            seconds=CROWD_S,
+            warm_up_s=2.0,
+            ramp_s=1.0,
+            timeout_s=30.0,
+            recordings=recordings(ORDER.parent),
+            out=OUT.parent / "turn",
+        )
+        told = explain(run(spec, address), console=Console(quiet=True))
+        found[str(people)] = {key: told.figures().get(key) for key in CROWD_FIGURES} | {
+            key: value for key, value in told.figures().items() if key.startswith("request/")
+        }
+    return found
 
 
 def report(streamed: Sequence[Measured], whole: Sequence[Measured]) -> dict[str, object]:
@@ -111,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     with Server(progress=print) as server, TurnClient(server.grpc_address) as client:
         result = report(*interleaved(client, chosen.rounds))
+        result["people"] = crowds(server.grpc_address)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps({key: result[key] for key in ("summary", "met", "reply")}, indent=2))

@@ -5,15 +5,18 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from loadtest.ledger import compare, explain
 from loadtest.seed import plan
 from loadtest.seed.experiment import ROOT, Experiment
 from loadtest.seed.figures import result
 from loadtest.seed.harness import execute, write_json
+from loadtest.seed.page import with_summary
 
 OUT = ROOT / "out" / "bench"
 
@@ -29,17 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = result(told)
     found["seconds"] = round(time.monotonic() - began)
     write_json(OUT / "seed.json", found)
-    _report(runs, [one.name for one in experiments])
+    _report(runs, [one.name for one in experiments], found)
     print(json.dumps({key: found[key] for key in ("summary", "met", "invalid")}, indent=2))
     print(f"{found['seconds']} s; out/bench/seed.json, out/bench/seed.html (emulated device)")
     return 0 if all(found["met"].values()) and not found["invalid"] else 1
 
 
-def _report(runs: Path, names: list[str]) -> None:
+def _report(runs: Path, names: list[str], found: Mapping[str, Any]) -> None:
     """The comparison of both curves, and the account of the runs that the seed talks about."""
     curves = [runs / name for name in names if _is_curve(name)]
     if curves:
-        (OUT / "seed.html").write_text(compare(curves))
+        (OUT / "seed.html").write_text(with_summary(compare(curves), found))
     for name in ("monolith-64", "stages-64", "stages-128"):
         if name in names:
             explain(runs / name)
@@ -54,12 +57,13 @@ def _chosen(options: argparse.Namespace) -> list[Experiment]:
     found = plan.quick() if options.quick else plan.everything()
     if options.only:
         found = [one for one in found if any(fnmatch(one.name, name) for name in options.only)]
-    return found
+    return [replace(one, setup=replace(one.setup, pieces=options.pieces)) for one in found]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtest.seed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the claim alone, under 4 minutes")
+    parser.add_argument("--pieces", type=int, default=1, help="pieces of every answer")
     parser.add_argument("--only", nargs="+", help="runs of these names; * stands for anything")
     return parser
 

@@ -48,8 +48,8 @@ class Setup:
     """Stages with a device of their own; all others share one."""
 
     speed: float = 1.0
-    gap_hidden: bool = False
     delays: tuple[tuple[str, float], ...] = ()
+    pieces: int = 1
 
     @property
     def profile_name(self) -> str:
@@ -74,6 +74,9 @@ class Experiment:
     people: int
     seconds: float
     warm_up_s: float
+    timeout_s: float | None = None
+    """How long callers wait; None: as the profile says."""
+
     buckets: tuple[int, ...] = (0,)
     kill: str = ""
     """A model whose process is killed in the middle, and reloaded."""

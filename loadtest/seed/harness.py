@@ -94,6 +94,7 @@ def _emulation(setup: Setup, profile: Profile, devices: dict[str, str], folder: 
         gap_per_member_ms=profile.monolith.gap_per_member_ms,
         spans=str(folder / "spans"),
         delays=Delays(**dict(setup.delays)),
+        pieces=setup.pieces,
     )
 
 
@@ -112,7 +113,7 @@ def _run(one: Experiment, server: Server, emulation: Path, out: Path, progress: 
         people=one.people,
         seconds=one.seconds,
         warm_up_s=one.warm_up_s,
-        timeout_s=read_profile(one.setup.profile_name).client.timeout_s,
+        timeout_s=one.timeout_s or read_profile(one.setup.profile_name).client.timeout_s,
         ramp_s=0.0,
         buckets=one.buckets,
         knobs=dict(one.knobs) | {"overrides": one.setup.server_overrides()},

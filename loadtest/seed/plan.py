@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from loadtest.seed.experiment import (
     MONOLITH,
@@ -25,6 +26,9 @@ SEED40 = "profile-seed40"
 INJECTED_MS = 40.0
 STEP_GAP_MS = 4.0
 INJECTIONS = ("build_ms", "window_ms", "admission_ms", "step_gap_ms", "transport_ms")
+
+PATIENT: dict[str, Any] = {"timeout_s": 20.0, "warm_up_s": 12.0, "seconds": 12.0}
+"""A turn by diffusion takes ten seconds at 64 people; callers who leave after six show nothing."""
 
 Knob = tuple[str, str, str]
 LIMIT_64: Knob = ("monolith", "max_running", "64")
@@ -85,14 +89,19 @@ def diffusion() -> Iterator[Experiment]:
     tuned = replace(
         rule, overrides=tuple((name, *knob[1:]) for knob in (LIMIT_64, BATCH_8, NO_GAP))
     )
-    yield from runs(rule, "diffusion-monolith", SMOOTH)
-    yield from runs(tuned, "diffusion-monolith-tuned", (32, CROWD))
-    yield from runs(Setup(STAGES_DIFFUSION), "diffusion-stages", SMOOTH)
+    for setup, series, people in (
+        (rule, "diffusion-monolith", (8, 32)),
+        (tuned, "diffusion-monolith-tuned", (32, CROWD)),
+        (Setup(STAGES_DIFFUSION), "diffusion-stages", SMOOTH),
+    ):
+        for one in runs(setup, series, people):
+            yield replace(one, **PATIENT) if one.people == CROWD else one
 
 
 def smoothness() -> Iterator[Experiment]:
     """What an encoder pass costs those who decode, and what can be done about it."""
-    yield from runs(stages(apart=("listen",)), "stages-encoder-apart", SMOOTH)
+    apart = stages(*NO_BUDGET, apart=("listen",))
+    yield from runs(apart, "stages-encoder-apart", SMOOTH)
     yield from runs(stages(*NO_BUDGET), "stages-no-budget", SMOOTH)
     for cap in CAPS[:-1]:
         capped = stages(*NO_BUDGET, listen("max_batch", cap))

@@ -17,7 +17,7 @@ from python_backends.bridge.outbox import Outbox
 from python_backends.bridge.request import Request
 from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S = 0.0001
 """How long a thread that wants to launch the next step may have to wait for one that is using the
 tokens of the last; Python's own 5 ms are as long as a step."""
 

@@ -6,6 +6,7 @@ leaves; one encoder thread runs it, so that the loop goes on accepting and the n
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from python_backends.scheduling.window import ConditionalWindow, Release
 
 LOOK_S = 0.002
 """How often an encoder that waits for streams to end looks whether they still run."""
+
+PAUSES = 16
+"""How many of its pauses an encoder remembers."""
 
 FIRST_GUESS_S = 0.3
 """A batch's duration before one was measured."""
@@ -67,6 +71,10 @@ class EncodeLoop:
         self._clips: set[Clip] = set()
         self._held: list[tuple[Clip, float]] = []
         """Clips that are encoded and wait for others to be, and since when."""
+
+        self._paused_at = 0.0
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=PAUSES)
+        """When the encoder waited for streams to end; those who were waiting are told."""
         self._running: Release[Hashable, Member] | None = None
         self._released_at = self._free_since = clock()
         self._batch_s = FIRST_GUESS_S
@@ -179,8 +187,13 @@ class EncodeLoop:
         streams = self._streams()
         if self._held and self._stall.may_answer(now, self._held[0][1], streams):
             self._answer_held()
-        if not self._held and not self._stall.may_start(now, oldest, streams):
+        ready = self._window.ready_count
+        if not self._held and not self._stall.may_start(now, oldest, ready, streams):
+            self._paused_at = self._paused_at or now
             return None
+        if self._paused_at:
+            self._pauses.append((self._paused_at, now))
+            self._paused_at = 0.0
         limit = self._stall.limit(streams, self._settings.max_batch)
         return self._window.release(now, free_since=self._free_since, limit=limit)
 
@@ -198,6 +211,9 @@ class EncodeLoop:
         arrived_s = member.clip.request.arrived_ns / 1e9
         about = {"reason": str(batch.reason), "members": len(batch.items), "bucket": batch.bucket}
         member.clip.note(member, "queue", arrived_s, now, **about)
+        for start_s, end_s in self._pauses:
+            if end_s > arrived_s:
+                member.clip.note(member, "gather", max(start_s, arrived_s), end_s)
 
     def _encoded(self, batch: Release[Hashable, Member], encoded: Encoded) -> None:
         start_s, now = self._released_at, self._clock()

@@ -4,17 +4,22 @@ A pass cannot be interrupted. On a shared device every running stream waits for 
 so the batch may only be as large as the stall that the streams can afford. Alone on its device, or
 with nobody running, the encoder is not limited.
 
-With `gather_s` the encoder also waits a little for running streams to end, and while nobody runs it
-answers nobody before everybody who is ready has been encoded: then people start to decode together,
-in large batches, instead of standing still for each other's passes one by one.
+With `gather_s` the encoder also waits a little for running streams to end, the longer the more are
+ready, and while nobody runs it answers nobody before everybody who is ready has been encoded: then
+people start to decode together, in large batches, instead of standing still for each other's passes
+one by one.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-HOLD = 10
+HOLD = 30
 """Answers are held for so many times `gather_s` at most."""
+
+PATIENCE = 0.25
+"""Each ready member, from the fourth on, adds so many times `gather_s` to the wait for streams to
+end: for a crowd it pays to wait until the last stream has ended, for one caller it does not."""
 
 SMOOTHING = 0.2
 """Weight of the newest measurement of a batch size."""
@@ -43,9 +48,12 @@ class StallBudget:
         known = self._seconds.get(members, seconds)
         self._seconds[members] = known + SMOOTHING * (seconds - known)
 
-    def may_start(self, now: float, ready_since: float, stages: Iterable[Streams]) -> bool:
-        """A pass need not wait any longer for running streams to end."""
-        return now - ready_since >= self.gather_s or not _anybody(stages)
+    def may_start(
+        self, now: float, ready_since: float, ready: int, stages: Iterable[Streams]
+    ) -> bool:
+        """A pass for `ready` members need not wait any longer for running streams to end."""
+        patience_s = self.gather_s * max(1.0, PATIENCE * ready)
+        return now - ready_since >= patience_s or not _anybody(stages)
 
     def may_answer(self, now: float, held_since: float, stages: Iterable[Streams]) -> bool:
         """Answers need not be held any longer while others are being encoded."""

@@ -107,9 +107,14 @@ class ConditionalWindow(Generic[K, T]):
         return min((queue[0].since for queue in self._ready.values()), default=None)
 
     @property
+    def ready_count(self) -> int:
+        """Members that are ready."""
+        return sum(map(len, self._ready.values()))
+
+    @property
     def waiting(self) -> int:
         """Members being built or ready."""
-        return sum(self._building.values()) + sum(map(len, self._ready.values()))
+        return sum(self._building.values()) + self.ready_count
 
     def check_integrity(self) -> None:
         """Nothing is built twice and no empty queue is kept."""

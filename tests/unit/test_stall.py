@@ -108,14 +108,20 @@ def test_a_full_board_is_an_error(tmp_path: Path) -> None:
 
 def test_a_pass_waits_a_while_for_running_streams_to_end() -> None:
     budget = StallBudget(0.05, gather_s=0.1)
-    assert budget.may_start(0.0, 0.0, [Streams(0)])
-    assert not budget.may_start(0.05, 0.0, RUNNING)
-    assert budget.may_start(0.1, 0.0, RUNNING)
-    assert taught().may_start(0.0, 0.0, RUNNING), "without gather_s nobody waits"
+    assert budget.may_start(0.0, 0.0, 1, [Streams(0)])
+    assert not budget.may_start(0.05, 0.0, 1, RUNNING)
+    assert budget.may_start(0.1, 0.0, 1, RUNNING)
+    assert taught().may_start(0.0, 0.0, 1, RUNNING), "without gather_s nobody waits"
+
+
+def test_a_crowd_waits_longer_for_streams_to_end() -> None:
+    budget = StallBudget(0.05, gather_s=0.1)
+    assert not budget.may_start(1.5, 0.0, 64, RUNNING)
+    assert budget.may_start(1.6, 0.0, 64, RUNNING)
 
 
 def test_answers_are_held_while_nobody_runs_but_not_for_ever() -> None:
     budget = StallBudget(0.05, gather_s=0.1)
-    assert not budget.may_answer(0.5, 0.0, [])
-    assert budget.may_answer(1.0, 0.0, [])
+    assert not budget.may_answer(2.5, 0.0, [])
+    assert budget.may_answer(3.0, 0.0, [])
     assert budget.may_answer(0.0, 0.0, RUNNING)
