@@ -59,7 +59,7 @@ bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
 	@$(PY) -m build
 	@$(PY) -m loadtest.bench_turn $(ARGS)
 
-bench-seed: $(DEV_INSTALLED) ## the seed's experiment on an emulated device: out/bench/seed.json (QUICK=1: 4 minutes)
+bench-seed: $(DEV_INSTALLED) ## the seed's experiment on an emulated device: out/bench/seed.json (QUICK=1: the claim alone)
 	@$(PY) -m loadtest.seed $(if $(QUICK),--quick) $(if $(PIECES),--pieces $(PIECES)) $(ARGS)
 
 clean: ## remove everything made here but .venv and the download cache

@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tritonclient.utils import deserialize_bytes_tensor
 
+from python_backends import wire
 from python_backends.errors import StageFailed, from_text
 from python_backends.pieces import LAST_CHUNK, LAST_PIECE, NO_SOUND
 from python_backends.speech import SAMPLE_RATE_HZ
 
 Floats = npt.NDArray[np.float32]
 Tensors = dict[str, npt.NDArray[Any]]
-
-_DTYPES = {"FP32": np.float32, "INT32": np.int32, "INT64": np.int64}
 
 
 @dataclass(frozen=True)
@@ -134,13 +132,13 @@ class TurnReader:
 def read_transcript(response: Any) -> Transcript:
     """The answer of `transcribe`; StageFailed when it is malformed."""
     with _understood():
-        tensors = _tensors(response)
+        tensors = wire.to_arrays(response)
         return Transcript(_text(tensors, "HEARD"), _text(tensors, "STATUS"), _events(tensors))
 
 
 def _read_chunk(turn_id: str, response: Any, received_ns: int) -> TurnChunk:
     with _understood():
-        tensors = _tensors(response)
+        tensors = wire.to_arrays(response)
         piece, chunk, flags = (int(value) for value in tensors["PIECE"].reshape(-1))
         silent = bool(flags & NO_SOUND)
         return TurnChunk(
@@ -168,11 +166,6 @@ def _understood() -> Iterator[None]:
         raise StageFailed(f"malformed response: {fault!r}", stage="client") from fault
 
 
-def _tensors(response: Any) -> Tensors:
-    outputs = zip(response.outputs, response.raw_output_contents, strict=True)
-    return {output.name: _tensor(output, raw) for output, raw in outputs}
-
-
 def _text(tensors: Tensors, name: str) -> str:
     tensor = tensors.get(name)
     if tensor is None or not tensor.size:
@@ -187,10 +180,3 @@ def _events(tensors: Tensors) -> tuple[Event, ...]:
 
 def _event(entry: Mapping[str, Any]) -> Event:
     return Event(**{field.name: entry[field.name] for field in fields(Event)})
-
-
-def _tensor(output: Any, raw: bytes) -> npt.NDArray[Any]:
-    shape = tuple(output.shape)
-    if output.datatype == "BYTES":
-        return np.asarray(deserialize_bytes_tensor(raw)).reshape(shape)
-    return np.frombuffer(raw, _DTYPES[output.datatype]).reshape(shape)

@@ -25,10 +25,6 @@ class Model:
     config: Any
 
     @property
-    def is_ensemble(self) -> bool:
-        return bool(self.config.platform == "ensemble")
-
-    @property
     def parameters(self) -> dict[str, str]:
         return {key: value.string_value for key, value in self.config.parameters.items()}
 

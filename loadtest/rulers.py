@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from loadtest.ledger.phases import Lanes, State
 from loadtest.ledger.run import NS_PER_MS, Run, Turn
 
-MS_PER_S = 1000.0
-
 
 @dataclass(frozen=True)
 class Spread:

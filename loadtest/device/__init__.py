@@ -4,7 +4,7 @@ Everything measured on it says that it is emulated.
 """
 
 from loadtest.device.device import Device, DevicePass, Pass, create, read_passes
-from loadtest.device.emulation import ENVIRONMENT, Delays, Emulation, Profile, StageCost
+from loadtest.device.emulation import ENVIRONMENT, Delays, Emulation, Profile, StageCost, named
 from loadtest.device.spans import SpanLog
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "SpanLog",
     "StageCost",
     "create",
+    "named",
     "read_passes",
 ]

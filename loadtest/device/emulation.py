@@ -5,7 +5,8 @@ Each process reads it once, when it loads.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,10 +16,23 @@ from loadtest.device.device import Device
 from loadtest.device.profile import Profile, StageCost
 from loadtest.device.strict import from_json
 
-__all__ = ["ENVIRONMENT", "Delays", "Emulation", "Profile", "StageCost"]
+__all__ = ["ENVIRONMENT", "Delays", "Emulation", "Profile", "StageCost", "named"]
 
 ENVIRONMENT = "TRISTAGE_EMULATION"
 """Names the file. Python stubs inherit it from the launcher's process."""
+
+
+@contextmanager
+def named(file: Path) -> Iterator[None]:
+    """Name `file` to the processes started inside the block."""
+    before = os.environ.get(ENVIRONMENT)
+    os.environ[ENVIRONMENT] = str(file)
+    try:
+        yield
+    finally:
+        os.environ.pop(ENVIRONMENT)
+        if before is not None:
+            os.environ[ENVIRONMENT] = before
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from client.calls import CHANNEL_OPTIONS
 from client.responses import TurnChunk, TurnReader
 from deploy.launcher import Server
 from deploy.settings import Settings
-from loadtest.device import ENVIRONMENT, DevicePass, Emulation, Profile, create, read_passes
+from loadtest.device import DevicePass, Emulation, Profile, create, named, read_passes
 from python_backends import wire
 
 REPOSITORY = Path(__file__).parent
@@ -66,14 +66,10 @@ def one_device(
     )
     file = folder / "emulation.json"
     emulation.write(file)
-    before = os.environ.get(ENVIRONMENT)
-    os.environ[ENVIRONMENT] = str(file)
     try:
-        yield emulation
+        with named(file):
+            yield emulation
     finally:
-        os.environ.pop(ENVIRONMENT)
-        if before is not None:
-            os.environ[ENVIRONMENT] = before
         device.unlink(missing_ok=True)
 
 

@@ -86,11 +86,6 @@ class DeviceBook:
         wall_ns = max(1, self.wall_ns)
         return {cause: ns / wall_ns for cause, ns in self.idle.items()}
 
-    @property
-    def worst_idle(self) -> Idle:
-        """The idle row that takes most."""
-        return max(Idle, key=lambda cause: self.idle[cause])
-
 
 def device_books(run: Run, lanes: Lanes) -> tuple[DeviceBook, ...]:
     """One book a device, the busiest first; none where no device was recorded."""

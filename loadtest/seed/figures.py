@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loadtest.device import Profile
 from loadtest.ledger import Explanation
 from loadtest.ledger.verdict import Disease
 from loadtest.seed.plan import CAPS, CROWD, INJECTED_MS, INJECTIONS, SMOOTH, STEP_GAP_MS
@@ -13,7 +14,7 @@ Runs = Mapping[str, Explanation]
 FLAT = 1.15
 """Throughput that has grown by less than this has not grown."""
 
-AR_STEPS = 40 + 75
+AR_STEPS = sum(Profile.named("profile").stages[stage].steps for stage in ("think", "speak"))
 """Steps of a turn, each of which an injected step gap delays."""
 
 INJECTED: dict[str, tuple[str, float]] = {
@@ -297,7 +298,8 @@ def ledger(book: Book) -> dict[str, float]:
     found: dict[str, float] = {}
     for key in ("unexplained_p50_share", "unexplained_p95_share"):
         if names:
-            found[key] = max(abs(book.of(name, key)) for name in names)
+            shares = [abs(book.of(name, key)) for name in names]
+            found[key] = math.nan if any(map(math.isnan, shares)) else max(shares)
     for cause, (row, expected_ms) in INJECTED.items():
         run = f"injected-{cause}"
         if book.has(run, "injected-none"):

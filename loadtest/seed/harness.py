@@ -3,8 +3,9 @@
 import json
 import os
 import shutil
-import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.progress import Progress
 
 from deploy.launcher import Server
 from deploy.settings import Settings
-from loadtest.device import ENVIRONMENT, Delays, Emulation, Profile, create
+from loadtest.device import Delays, Emulation, Profile, create, named
 from loadtest.ledger import Explanation
 from loadtest.load import RunSpec, bars, run
 from loadtest.seed.experiment import ROOT, Experiment, Setup
@@ -72,14 +73,10 @@ def _emulating(setup: Setup) -> Iterator[Path]:
         create(Path(device))
     file = folder / "emulation.json"
     _emulation(setup, profile, devices, folder).write(file)
-    before = os.environ.get(ENVIRONMENT)
-    os.environ[ENVIRONMENT] = str(file)
     try:
-        yield file
+        with named(file):
+            yield file
     finally:
-        os.environ.pop(ENVIRONMENT)
-        if before is not None:
-            os.environ[ENVIRONMENT] = before
         for device in set(devices.values()):
             Path(device).unlink(missing_ok=True)
         shutil.rmtree(folder)
@@ -130,22 +127,30 @@ def _killing(one: Experiment, server: Server) -> Iterator[None]:
     if not one.kill:
         yield
         return
-    timer = threading.Timer(
-        one.warm_up_s + one.seconds / 2, _kill_and_reload, args=[server, one.kill]
-    )
-    timer.start()
-    try:
+    after_s = one.warm_up_s + one.seconds / 2
+    with ThreadPoolExecutor(1) as threads:
+        killed = threads.submit(_kill_and_reload, server, one.kill, after_s)
         yield
-    finally:
-        timer.join()
+        killed.result()
 
 
-def _kill_and_reload(server: Server, model: str) -> None:
-    for process in psutil.Process(server.pid).children(recursive=True):
-        command = process.cmdline()
-        if STUB in command[0] and any(part.startswith(f"{model}_") for part in command):
-            process.kill()
+def _kill_and_reload(server: Server, model: str, after_s: float) -> None:
+    time.sleep(after_s)
+    victims = [
+        process
+        for process in psutil.Process(server.pid).children(recursive=True)
+        if _runs(process.cmdline(), model)
+    ]
+    if not victims:
+        raise RuntimeError(f"{model} has no process to kill")
+    for process in victims:
+        process.kill()
     server.reload(model)
+
+
+def _runs(command: Sequence[str], model: str) -> bool:
+    """Whether this is the stub of `model`; a process that has ended has no command."""
+    return STUB in "".join(command[:1]) and any(part.startswith(f"{model}_") for part in command)
 
 
 def write_json(path: Path, value: object) -> None:

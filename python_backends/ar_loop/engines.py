@@ -1,10 +1,6 @@
 """Where a loop's step engine runs."""
 
-from collections.abc import Callable
-from typing import Any
-
-from numpy.typing import NDArray
-
+from python_backends.ar_loop.sequence import Call
 from python_backends.slot_engine.command import (
     OUTPUTS,
     Command,
@@ -12,8 +8,6 @@ from python_backends.slot_engine.command import (
     from_outputs,
     to_inputs,
 )
-
-Call = Callable[..., dict[str, NDArray[Any]]]
 
 
 class BlsEngine:

@@ -17,7 +17,10 @@ def now_ns() -> int:
 def span(
     stage: str, turn: str, what: str, start_ns: int, end_ns: int, *, piece: int = 0, **more: Any
 ) -> bytes:
-    """One entry of EVENTS. `what` is "queue", "build", "compute" or "send"; `more` is free-form."""
+    """One entry of EVENTS; `more` is free-form.
+
+    `what` is "queue", "build", "gather", "first_token", "compute" or "relay".
+    """
     entry = {
         "stage": stage,
         "turn": turn,

@@ -171,10 +171,12 @@ class EncodeLoop:
         """Let a batch leave if one may. Clips whose callers are gone leave first, alone."""
         if self._running is not None:
             return
+        if self._window.oldest_since is not None:
+            self._drop_where(lambda clip: clip.request.cancelled)
         if self._window.oldest_since is None:
+            self._paused_at = 0.0
             self._answer_held()
             return
-        self._drop_where(lambda clip: clip.request.cancelled)
         batch = self._next_batch(self._clock())
         if batch is not None:
             self._start(batch)

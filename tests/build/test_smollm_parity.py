@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from build.smollm import lora, weights
+from build.smollm import weights
 from build.smollm.export import CAPACITY, PORTABLE, merged_model
 from build.smollm.model import Llama
 from build.smollm.probes import QUALITY
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper
-
-pytestmark = pytest.mark.skipif(not lora.ADAPTERS.exists(), reason="the LoRA is not trained yet")
 
 LIMIT = 24
 HISTORY = [

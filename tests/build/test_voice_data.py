@@ -70,7 +70,7 @@ def test_the_basis_keeps_what_lies_in_its_components() -> None:
     assert basis.explained == pytest.approx(1, abs=1e-4)
 
 
-def testpitch_tokens_are_zero_where_most_of_a_phoneme_is_unvoiced() -> None:
+def test_pitch_tokens_are_zero_where_most_of_a_phoneme_is_unvoiced() -> None:
     statistics = Statistics(5.0, 0.2, float(np.log(100)), float(np.log(400)))
     f0 = np.array([100, 100, 0, 0, 0, 300, 500, 500], np.float32)
     tokens = pitch_tokens(f0, f0 > 60, np.array([2, 4, 2, 0]), statistics)

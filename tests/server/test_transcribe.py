@@ -109,7 +109,7 @@ def test_sound_that_is_not_finite_is_refused(client: TurnClient) -> None:
 
 def test_floats_in_the_range_of_int16_are_heard(client: TurnClient) -> None:
     sound = audio.read(SAMPLES / "order-3.wav")
-    assert client.transcribe(sound * 32768).text == client.transcribe(sound).text
+    assert client.transcribe(sound * 32768).text == "Do you have pizza?"
 
 
 def test_more_than_a_minute_is_refused_with_the_limit(client: TurnClient) -> None:
@@ -122,6 +122,7 @@ def test_a_stereo_file_at_another_rate_is_heard(client: TurnClient, tmp_path: Pa
     stereo = np.stack([audio.resample(sound, 16_000, 44_100)] * 2, axis=1)
     soundfile.write(tmp_path / "order.wav", stereo, 44_100, subtype="PCM_24")
     heard = client.transcribe(audio.read(tmp_path / "order.wav")).text
+    assert "cheeseburgers" in heard
     assert words(heard) == words(client.transcribe(sound).text)
 
 

@@ -56,10 +56,10 @@ def open_requests(server: Server) -> dict[str, float]:
 def wait_until_idle(server: Server) -> None:
     """Fail unless every stage has ended all its requests soon."""
     deadline = time.monotonic() + SOON_S
-    while any(counts := open_requests(server).values()):
+    while any(open_requests(server).values()):
         assert time.monotonic() < deadline, open_requests(server)
         time.sleep(0.02)
-    assert counts is not None
+    assert set(STAGES) <= open_requests(server).keys()
 
 
 def test_an_order_is_heard_answered_and_spoken(client: TurnClient) -> None:
@@ -112,6 +112,9 @@ def test_a_conversation_of_five_turns_keeps_its_thread(client: TurnClient) -> No
     assert "pizza" in replies[2]
     assert "small coffee" in replies[3]
     assert len(set(replies)) == 5
+    forgetful = [reply(list(client.turn(audio.read(path), options=GREEDY))) for path in ORDERS]
+    assert replies[0] == forgetful[0]
+    assert replies[1:] != forgetful[1:]
 
 
 def test_eight_turns_at_once_say_what_each_says_alone(client: TurnClient) -> None:
@@ -180,6 +183,7 @@ def test_a_vanished_client_stops_every_stage(server: Server) -> None:
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None
         assert caller.stdout.readline() == "speaking\n"
+        assert sum(open_requests(server).values()) > 0
         caller.kill()
     wait_until_idle(server)
 

@@ -1,5 +1,7 @@
 """The encoder's loop keeps its stall budget: with a leaf, a clock and streams of the test's own."""
 
+import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from python_backends.bridge import Arrived, Closed, Inbox, Request, Wake
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.loop import EncodeLoop
 from python_backends.encoder_window.settings import EncodeSettings
@@ -65,9 +67,22 @@ class World:
             inbox.put(Arrived(Request(native, "encode", lambda _: None)))
         self._serve(inbox)
 
+    def cancel(self, count: int) -> None:
+        """The first so many callers cancel."""
+        inbox = Inbox()
+        for number in range(count):
+            inbox.put(CancelTurn(f"t{number}"))
+        self._serve(inbox)
+
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self._serve(Inbox())
+
+    def gathers(self) -> list[float]:
+        """Seconds of each span that says the last caller was made to wait for company."""
+        (outputs,) = self.senders[-1].values()
+        spans = [json.loads(entry) for entry in outputs["EVENTS"].reshape(-1)]
+        return [(s["end_ns"] - s["start_ns"]) / 1e9 for s in spans if s["what"] == "gather"]
 
     @property
     def answered(self) -> int:
@@ -128,6 +143,20 @@ def test_a_gathering_encoder_does_not_wait_longer_than_it_may() -> None:
     world.speak(3)
     world.wait(0.1)
     assert world.batches == [1, 2]
+
+
+def test_a_pause_ends_with_those_who_waited_in_it() -> None:
+    world = World(max_stall_ms=40, gather_ms=100)
+    world.now = time.monotonic()
+    world.running = 5
+    world.speak(2)
+    world.cancel(2)
+    assert world.answered == 2
+    world.running = 0
+    world.now += 30
+    world.speak(1)
+    assert world.answered == 3
+    assert max(world.gathers()) < 1
 
 
 def test_gathering_without_a_budget_is_refused() -> None:
