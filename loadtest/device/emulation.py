@@ -37,13 +37,19 @@ def named(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Delays:
-    """Known extra delays in ms, to test a ledger with. The first four are of the device and divided
+    """Known extra delays in ms, to test a ledger with. The first six are of the device and divided
     by `speed`; the others are slept by a host thread."""
 
     encoder_pass_ms: float = 0.0
     think_step_ms: float = 0.0
     speak_step_ms: float = 0.0
     acoustic_step_ms: float = 0.0
+    others_encoder_ms: float = 0.0
+    """An encoder pass for nobody who is here, in front of each prompt of think."""
+
+    others_steps_ms: float = 0.0
+    """The same, a step of speak."""
+
     build_ms: float = 0.0
     """While features are built."""
 

@@ -80,6 +80,11 @@ class Phase:
         """From start to end."""
         return self.start_ns, self.end_ns
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Stage and interval, as `Lanes` is asked."""
+        return self.stage, self.start_ns, self.end_ns
+
 
 class Lanes:
     """A run's passes, by stage and by device, ready to be looked up by time."""
@@ -90,6 +95,7 @@ class Lanes:
         for one in run.passes:
             self.by_device.setdefault(one.device, []).append(one)
             self.by_stage.setdefault(one.stage, []).append(one)
+        self._told_passes = _told_passes(run)
         self._phases: dict[str, list[Phase]] = {}
         self._starts = {id(x): [one.start_ns for one in x] for x in self._all()}
         self._ends = {id(x): list(accumulate((p.end_ns for p in x), max)) for x in self._all()}
@@ -102,6 +108,15 @@ class Lanes:
     def of_stage(self, stage: str, start_ns: int, end_ns: int) -> list[Pass]:
         """Passes of a stage that run between two moments, if only partly."""
         return self._between(self.by_stage.get(stage, _NONE), start_ns, end_ns)
+
+    def in_flight(self, stage: str, start_ns: int, end_ns: int) -> Intervals:
+        """When a stage had asked its device for a pass that was not over."""
+        passes = self.of_stage(stage, start_ns, end_ns)
+        return union((one.submitted_ns, one.end_ns) for one in passes)
+
+    def told_passes(self, stage: str) -> Intervals:
+        """When a stage whose device keeps no log computed for anybody, by the turns' own spans."""
+        return [] if stage in self.by_stage else self._told_passes.get(stage, [])
 
     def beside(self, stage: str, start_ns: int, end_ns: int) -> list[Pass]:
         """Passes of any stage on the device of `stage` that run between two moments."""
@@ -130,7 +145,7 @@ class Lanes:
         Everybody who runs in a stage takes part in each of its passes; one is a turn's own when its
         middle lies in the turn's span, so that a clock read late does not lose a step.
         """
-        passes = self.of_stage(phase.stage, phase.start_ns, phase.end_ns)
+        passes = self.of_stage(*phase.place)
         return [one for one in passes if phase.start_ns <= one.middle_ns <= phase.end_ns]
 
     def _all(self) -> Iterator[list[Pass]]:
@@ -146,6 +161,16 @@ class Lanes:
 
 
 _NONE: list[Pass] = []
+
+
+def _told_passes(run: Run) -> dict[str, Intervals]:
+    """Encoder stage -> when any turn's span says that it computed."""
+    found: dict[str, list[Interval]] = {}
+    for turn in run.turns:
+        for span in turn.spans:
+            if span.what == "compute" and kind(span.stage) is Kind.ENCODER:
+                found.setdefault(span.stage, []).append((span.start_ns, span.end_ns))
+    return {stage: union(intervals) for stage, intervals in found.items()}
 
 
 def hops(turn: Turn, found: Sequence[Phase]) -> Intervals:

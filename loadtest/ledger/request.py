@@ -101,17 +101,17 @@ def _claims(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
         case State.HELD, _ if lanes.locked:
             yield Cause.LOCK, [phase.interval]
         case State.HELD, _:
-            yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
+            yield from _taken([phase.interval], lanes.beside(*phase.place))
             yield Cause.HOST_GAP, [phase.interval]
         case State.GATHERED, _:
-            yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
+            yield from _taken([phase.interval], lanes.beside(*phase.place))
             yield Cause.WINDOW, [phase.interval]
         case State.WAITING, Kind.ENCODER:
             yield from _encoder_queue(phase, lanes)
         case State.WAITING, Kind.LOCK:
             yield Cause.LOCK, [phase.interval]
         case State.WAITING, Kind.FEED:
-            yield from _taken([phase.interval], lanes.beside(phase.stage, *phase.interval))
+            yield from _taken([phase.interval], lanes.beside(*phase.place))
             yield Cause.WINDOW, first([phase.interval], WINDOW_MAX_NS)
         case _:
             yield Cause.ADMISSION, [phase.interval]
@@ -130,24 +130,21 @@ def _running(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
     computing = _executing(own)
     yield Cause.COMPUTING, computing
     rest = difference([phase.interval], computing)
-    asked = rest if phase.serial else intersection(rest, _in_flight(phase, lanes))
+    asked = rest if phase.serial else intersection(rest, lanes.in_flight(*phase.place))
     mine = set(map(id, own))
-    others = [p for p in lanes.beside(phase.stage, *phase.interval) if id(p) not in mine]
+    others = [p for p in lanes.beside(*phase.place) if id(p) not in mine]
     yield from _taken(asked, others)
     yield Cause.HOST_GAP, [phase.interval]
 
 
-def _in_flight(phase: Phase, lanes: Lanes) -> Intervals:
-    """When the stage had asked the device for a pass that was not over."""
-    passes = lanes.of_stage(phase.stage, *phase.interval)
-    return merged((one.submitted_ns, one.end_ns) for one in passes)
-
-
 def _encoder_queue(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
     """Behind another encoder pass, asked for or running; otherwise in the window."""
-    asked = intersection([phase.interval], _in_flight(phase, lanes))
-    yield from _taken(asked, lanes.beside(phase.stage, *phase.interval))
-    yield Cause.WINDOW, first(difference([phase.interval], asked), WINDOW_MAX_NS)
+    asked = intersection([phase.interval], lanes.in_flight(*phase.place))
+    yield from _taken(asked, lanes.beside(*phase.place))
+    behind = intersection([phase.interval], lanes.told_passes(phase.stage))
+    yield Cause.ENCODER, behind
+    free = difference([phase.interval], merged([*asked, *behind]))
+    yield Cause.WINDOW, first(free, WINDOW_MAX_NS)
 
 
 def _taken(waiting: Intervals, passes: Iterable[Pass]) -> Iterator[tuple[Cause, Intervals]]:

@@ -79,6 +79,8 @@ class Experiment:
 
     buckets: tuple[int, ...] = (0,)
     kill: str = ""
-    """A model whose process is killed in the middle, and reloaded."""
+    """A model whose process is killed in the middle of each `kill_every_s`, and reloaded."""
+
+    kill_every_s: float = 0.0
 
     knobs: Mapping[str, Any] = field(default_factory=dict)

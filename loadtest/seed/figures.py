@@ -18,6 +18,8 @@ AR_STEPS = sum(Profile.named("profile").stages[stage].steps for stage in ("think
 """Steps of a turn, each of which an injected step gap delays."""
 
 INJECTED: dict[str, tuple[str, float]] = {
+    "others_encoder_ms": ("encoder", INJECTED_MS),
+    "others_steps_ms": ("steps", INJECTED_MS),
     "build_ms": ("building", INJECTED_MS),
     "window_ms": ("window", INJECTED_MS),
     "admission_ms": ("admission", 2 * INJECTED_MS),

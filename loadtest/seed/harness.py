@@ -123,19 +123,25 @@ def _run(one: Experiment, server: Server, emulation: Path, out: Path, progress: 
 
 @contextmanager
 def _killing(one: Experiment, server: Server) -> Iterator[None]:
-    """Kill a model's process half-way through, then bring it back as a watchdog would."""
+    """Kill a model's process now and then, and bring it back as a watchdog would."""
     if not one.kill:
         yield
         return
-    after_s = one.warm_up_s + one.seconds / 2
     with ThreadPoolExecutor(1) as threads:
-        killed = threads.submit(_kill_and_reload, server, one.kill, after_s)
+        killed = threads.submit(_kill_now_and_then, one, server)
         yield
         killed.result()
 
 
-def _kill_and_reload(server: Server, model: str, after_s: float) -> None:
-    time.sleep(after_s)
+def _kill_now_and_then(one: Experiment, server: Server) -> None:
+    began = time.monotonic() + one.warm_up_s
+    for number in range(int(one.seconds / one.kill_every_s)):
+        due = began + (number + 0.5) * one.kill_every_s
+        time.sleep(max(0.0, due - time.monotonic()))
+        _kill_and_reload(server, one.kill)
+
+
+def _kill_and_reload(server: Server, model: str) -> None:
     victims = [
         process
         for process in psutil.Process(server.pid).children(recursive=True)

@@ -25,7 +25,19 @@ NO_BUDGET = (("emu_listen", "max_stall_ms", "0"), ("emu_listen", "gather_ms", "0
 SEED40 = "profile-seed40"
 INJECTED_MS = 40.0
 STEP_GAP_MS = 4.0
-INJECTIONS = ("build_ms", "window_ms", "admission_ms", "step_gap_ms", "transport_ms")
+KILLS, KILL_EVERY_S = 3, 7.0
+CROWD_S = 18.0
+"""A crowd is answered in waves of two to four seconds: a window has to hold many."""
+
+INJECTIONS = (
+    "others_encoder_ms",
+    "others_steps_ms",
+    "build_ms",
+    "window_ms",
+    "admission_ms",
+    "step_gap_ms",
+    "transport_ms",
+)
 
 PATIENT: dict[str, Any] = {"timeout_s": 20.0, "warm_up_s": 12.0, "seconds": 12.0}
 """A turn by diffusion takes ten seconds at 64 people; callers who leave after six show nothing."""
@@ -70,7 +82,8 @@ def listen(parameter: str, value: object) -> Knob:
 def curve() -> Iterator[Experiment]:
     """Throughput and latency against people: the plateau, and the cure."""
     yield from runs(monolith(), "monolith", PEOPLE)
-    yield from runs(stages(), "stages", sorted({*PEOPLE, GROWTH}))
+    for one in runs(stages(), "stages", sorted({*PEOPLE, GROWTH})):
+        yield replace(one, seconds=CROWD_S) if one.people >= CROWD else one
 
 
 def ablation() -> Iterator[Experiment]:
@@ -117,13 +130,14 @@ def shapes() -> Iterator[Experiment]:
 
 
 def killed() -> Iterator[Experiment]:
-    """The process of one stage, or of the monolith, is killed in the middle."""
+    """A stage's process, or the monolith's, is killed, again and again: whom it hits is luck."""
     for setup, series, model in (
         (monolith(), "killed-monolith", "monolith"),
         (stages(), "killed-stage", "emu_listen"),
     ):
         for one in runs(setup, series, [32]):
-            yield replace(one, kill=model)
+            seconds = KILLS * KILL_EVERY_S
+            yield replace(one, kill=model, kill_every_s=KILL_EVERY_S, seconds=seconds)
 
 
 def seed40() -> Iterator[Experiment]:

@@ -60,6 +60,7 @@ class DecodeLoop:
         self._flight: _Flight | None = None
         self._cancels: list[str] = []
         self._losses: list[tuple[Request, StageError]] = []
+        self._deserted: list[Member[Sequence]] = []
         self._following: set[_FollowUp] = set()
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
@@ -85,6 +86,7 @@ class DecodeLoop:
         self._settle()
         self._launch()
         self._deliver(drawn)
+        self._look()
 
     def _land(self) -> "list[_Drawn]":
         """Wait for the step under way; whoever ended with it leaves the batch."""
@@ -118,12 +120,9 @@ class DecodeLoop:
 
     def _settle(self) -> None:
         """With no step under way: end what was cancelled, has failed, or is deserted."""
-        for member in self.batch.members():
-            request = member.payload.request
-            if not request.is_open:
-                self.batch.leave(member)
-            elif request.cancelled:
-                self._cancels.append(request.turn)
+        for member in self._deserted:
+            self.batch.leave(member)
+        self._deserted.clear()
         losses, self._losses = self._losses, []
         for request, error in losses:
             self._end(request, error)
@@ -155,6 +154,15 @@ class DecodeLoop:
                 self._losses.append((sequence.request, error))
         if drawn:
             self._task.after_step(len(drawn))
+
+    def _look(self) -> None:
+        """See who is gone, while a step is under way: asking the server takes its time."""
+        for member in self.batch.members():
+            request = member.payload.request
+            if not request.is_open:
+                self._deserted.append(member)
+            elif request.cancelled:
+                self._cancels.append(request.turn)
 
     def _serve(self, event: Event) -> bool:
         """Handle one event; False ends the loop."""
@@ -260,7 +268,7 @@ def _decode(plan: Plan[Sequence]) -> Decode | None:
     if not plan.decode:
         return None
     return Decode(
-        tokens=np.stack([member.payload.last for member in plan.decode]),
+        tokens=np.array([member.payload.last for member in plan.decode]),
         starts=np.array([member.length for member in plan.decode], np.int64),
         sampling=tuple(member.payload.sampling for member in plan.decode),
     )
@@ -270,8 +278,8 @@ def _drawn(plan: Plan[Sequence], result: Result) -> "list[_Drawn]":
     """Every row's token with its member; rows are read before anybody leaves."""
     drawn = []
     if result.decode is not None:
-        tokens, scores = result.decode.tokens, result.decode.scores
-        drawn = [_Drawn(m, tokens[row], float(scores[row])) for row, m in enumerate(plan.decode)]
+        scores = result.decode.scores.tolist()
+        drawn = list(map(_Drawn, plan.decode, result.decode.tokens, scores))
     if result.prefill is not None and plan.chunk is not None:
         token, score = result.prefill.tokens[0], float(result.prefill.scores[0])
         drawn.append(_Drawn(plan.chunk.member, token, score, result.no_speech))
@@ -280,7 +288,7 @@ def _drawn(plan: Plan[Sequence], result: Result) -> "list[_Drawn]":
     return drawn
 
 
-@dataclass
+@dataclass(slots=True)
 class _Drawn:
     """A token of the step that has landed."""
 

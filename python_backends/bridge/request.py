@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import random
 import threading
 import time
 import uuid
@@ -60,7 +61,7 @@ class Request:
         self._post = post
         self._fault: Exception | None = None
         self.poll_interval_s = POLL_INTERVAL_S
-        self._polled_at = 0.0
+        self._poll_at = 0.0
         self._gone = False
         self._arrays = {tensor.name(): to_array(tensor) for tensor in native.inputs()}
         self.events = self.optional("EVENTS")
@@ -107,11 +108,11 @@ class Request:
 
     @property
     def cancelled(self) -> bool:
-        """The caller is gone. Asked of the server at most every `poll_interval_s` seconds."""
+        """The caller is gone. Asked of the server every `poll_interval_s` seconds or somewhat more
+        often, so that requests that came together are not all asked about at once."""
         now = time.monotonic()
-        due = now - self._polled_at >= self.poll_interval_s
-        if due and self._open and not self._gone:
-            self._polled_at = now
+        if now >= self._poll_at and self._open and not self._gone:
+            self._poll_at = now + self.poll_interval_s * random.uniform(0.5, 1)
             self._gone = bool(self._sender.is_cancelled())
         return self._gone
 

@@ -7,7 +7,7 @@ leaves; one encoder thread runs it, so that the loop goes on accepting and the n
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -168,11 +168,11 @@ class EncodeLoop:
         return max(least, deadline - self._clock())
 
     def _release(self) -> None:
-        """Let a batch leave if one may. Clips whose callers are gone leave first, alone."""
+        """Let a batch leave if one may. Clips whose callers are gone leave alone: those next in
+        line first, the others while the batch runs, since asking the server takes its time."""
         if self._running is not None:
             return
-        if self._window.oldest_since is not None:
-            self._drop_where(lambda clip: clip.request.cancelled)
+        self._drop_deserted({member.clip for member in self._window.next_in_line()})
         if self._window.oldest_since is None:
             self._paused_at = 0.0
             self._answer_held()
@@ -180,6 +180,7 @@ class EncodeLoop:
         batch = self._next_batch(self._clock())
         if batch is not None:
             self._start(batch)
+            self._drop_deserted(self._clips)
 
     def _next_batch(self, now: float) -> Release[Hashable, Member] | None:
         """What leaves now, with regard to the streams that would stand still meanwhile."""
@@ -244,6 +245,9 @@ class EncodeLoop:
             for member in clip.members:
                 clip.note(member, "gather", since_s, self._clock())
             self._settle(clip)
+
+    def _drop_deserted(self, clips: Set[Clip]) -> None:
+        self._drop_where(lambda clip: clip in clips and clip.request.cancelled)
 
     def _drop_where(self, unwanted: Callable[[Clip], bool]) -> None:
         """Cancel clips; members in the running batch are let go at its end."""

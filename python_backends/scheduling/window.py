@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -95,6 +96,11 @@ class ConditionalWindow(Generic[K, T]):
                 self.reasons[reason] += 1
                 return Release(bucket, tuple(self._take(bucket, most)), reason)
         return None
+
+    def next_in_line(self) -> list[T]:
+        """The ready members that the next batch will be made of, of whatever bucket it is."""
+        queues = self._ready.values()
+        return [entry.item for queue in queues for entry in islice(queue, self.max_batch)]
 
     def next_deadline(self) -> float | None:
         """When the oldest ready member will have waited a whole window; None when none waits."""

@@ -206,6 +206,7 @@ def test_a_caller_that_vanished_frees_its_slot(
     bench.arrive([1], goal=1000)
     bench.loop.step()
     bench.senders[0].cancelled = True
+    bench.loop.step()  # it is seen while this one is under way
     bench.loop.step()
     assert not bench.loop.batch.members()
     assert "code=CANCELLED" in bench.senders[0].error()

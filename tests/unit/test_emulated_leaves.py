@@ -256,3 +256,15 @@ def test_known_delays_are_where_they_were_put(lab: Lab) -> None:
     queue = spans(thought)[1]
     assert queue["end_ns"] - queue["start_ns"] >= 2_000_000
     assert {one.end_ns - one.start_ns for one in lab.passes("think")} == {10_000}
+
+
+def test_a_known_pass_for_others_is_in_front_of_the_first_step_alone(lab: Lab) -> None:
+    lab.configure("profile", delays=Delays(others_encoder_ms=40.0, others_steps_ms=20.0))
+    lab.load("emu_think")(heard()).values()
+    [encoder], [step] = lab.passes("listen"), lab.passes("speak")
+    thought = lab.passes("think")
+    assert encoder.end_ns - encoder.start_ns == 40_000
+    assert step.end_ns - step.start_ns == 20_000
+    assert encoder.end_ns <= step.start_ns
+    assert step.end_ns <= thought[0].start_ns
+    assert len(thought) == 40

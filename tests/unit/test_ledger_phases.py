@@ -1,6 +1,7 @@
 """Where a turn was, from hand-written spans and passes; times in ms from sending it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,19 @@ def compute(stage: str, start: float, end: float, asked: float | None = None) ->
 
 
 def rows(
-    spans: Iterable[Span], passes: Iterable[Pass], end: float, chunks: Iterable[float] = ()
+    spans: Iterable[Span],
+    passes: Iterable[Pass],
+    end: float,
+    chunks: Iterable[float] = (),
+    others: Iterable[Span] = (),
 ) -> dict[Cause, float]:
-    """The request book of one turn, ms; rows of nothing left out."""
+    """The request book of one turn, ms; rows of nothing left out. `others`: another turn's."""
     chunks_ns = tuple(round(at * MS) for at in chunks) or (round(end * MS),)
     audio = (80.0,) * len(chunks_ns)
     turn = Turn("t", "0", 0, 0, "ok", "", chunks_ns, audio, round(end * MS), tuple(spans))
     ordered = tuple(sorted(passes, key=lambda one: one.start_ns))
-    run = Run(Path(), {"name": "run"}, (turn,), ordered, ())
+    other = replace(turn, turn="other", spans=tuple(others))
+    run = Run(Path(), {"name": "run"}, (turn, other), ordered, ())
     parts = account(turn, Lanes(run)).parts
     assert sum(map(total, parts.values())) == turn.end_ns
     return {cause: total(part) / MS for cause, part in parts.items() if part}
@@ -109,6 +115,20 @@ def test_behind_an_encoder_pass_a_turn_waits_for_it_and_for_what_it_waits_for() 
         Cause.WINDOW: 6.0,
         Cause.COMPUTING: 30.0,
     }
+
+
+def test_without_a_device_log_other_turns_tell_when_the_encoder_was_taken() -> None:
+    """Queued from 0 to 60, behind a pass for another from 10 to 50; the rest is the window."""
+    spans = [span("encode", "queue", 0, 60), span("encode", "compute", 60, 100)]
+    found = rows(spans, [], 100, others=[span("encode", "compute", 10, 50)])
+    assert found == {Cause.COMPUTING: 40.0, Cause.ENCODER: 40.0, Cause.WINDOW: 20.0}
+
+
+def test_a_device_log_is_believed_before_what_turns_tell() -> None:
+    spans = [span("encode", "queue", 0, 60), span("encode", "compute", 60, 100)]
+    passes = [compute("encode", 30, 50), compute("encode", 60, 100)]
+    found = rows(spans, passes, 100, others=[span("encode", "compute", 10, 55)])
+    assert found == {Cause.COMPUTING: 40.0, Cause.ENCODER: 20.0, Cause.WINDOW: 40.0}
 
 
 def test_an_encoder_that_does_not_answer_is_no_window() -> None:

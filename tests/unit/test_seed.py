@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from deploy.launcher import Server
 from loadtest.ledger import Explanation
 from loadtest.seed import __main__ as seed
+from loadtest.seed import harness, plan
 from loadtest.seed.figures import TARGETS, Book, ledger
 from loadtest.seed.harness import STUB, _runs
 
@@ -48,6 +51,22 @@ def test_the_worst_run_counts_as_unexplained_and_one_without_the_figure_fails() 
     found = ledger(book(monolith_64=shares, stages_64={}))
     assert math.isnan(found["unexplained_p50_share"])
     assert not TARGETS["unexplained_p50_share"].met(found["unexplained_p50_share"])
+
+
+def test_a_process_is_killed_in_the_middle_of_every_part_of_the_measured_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, kills = [100.0], []
+    monkeypatch.setattr(harness.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(harness.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(
+        harness, "_kill_and_reload", lambda server, model: kills.append((model, now[0]))
+    )
+    [_, one] = plan.killed()
+    short = replace(one, warm_up_s=4.0, seconds=20.0, kill_every_s=10.0)
+    harness._kill_now_and_then(short, cast(Server, None))
+    assert kills == [("emu_listen", 109.0), ("emu_listen", 119.0)]
+    assert one.seconds / one.kill_every_s >= 3
 
 
 @pytest.mark.parametrize(
