@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed clean
+.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed bench-apart clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -61,6 +61,9 @@ bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
 
 bench-seed: $(DEV_INSTALLED) ## the seed's experiment on an emulated device: out/bench/seed.json (QUICK=1: the claim alone)
 	@$(PY) -m loadtest.seed $(if $(QUICK),--quick) $(if $(PIECES),--pieces $(PIECES)) $(ARGS)
+
+bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mended: out/bench/apart.json
+	@$(PY) -m loadtest.apart $(ARGS)
 
 clean: ## remove everything made here but .venv and the download cache
 	@test ! -x $(PY) || $(PY) -m deploy sweep >/dev/null || true

@@ -1,6 +1,7 @@
 """The command line: `python -m client run | turn | transcribe | speak`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ from rich.text import Text
 
 from client import commands
 from client.calls import TIMEOUT_S
+from client.traceparent import checked
 from deploy.errors import DeployError
-from python_backends.errors import StageError
+from python_backends.errors import InvalidInput, StageError
 
 INTERRUPTED = 130
 
@@ -70,6 +72,22 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--temperature", type=float, help="of the answer's words; 0 is greedy")
     command.add_argument("--seed", type=int, help="of every random draw")
     command.add_argument("--no-stream", action="store_true", help="one piece, one chunk")
+    command.add_argument(
+        "--traceparent",
+        default=_ambient_traceparent(),
+        metavar="00-TRACE-PARENT-FLAGS",
+        help="W3C trace context that the turn belongs to (default: $TRACEPARENT, or a new one)",
+    )
+    command.add_argument("--otlp-file", type=Path, help="where the turn's trace goes (OTLP JSON)")
+    command.add_argument("--otlp-endpoint", metavar="URL", help="collector: http://HOST/v1/traces")
+
+
+def _ambient_traceparent() -> str | None:
+    """Of the environment; one that is malformed is as good as none, says W3C."""
+    try:
+        return checked(os.environ["TRACEPARENT"])
+    except (KeyError, InvalidInput):
+        return None
 
 
 if __name__ == "__main__":

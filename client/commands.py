@@ -15,7 +15,7 @@ from client.record import TurnRecord
 from client.report import TurnReport, figures, require
 from client.turns import TurnChunk, TurnClient, TurnOptions, TurnStream, Utterance
 from python_backends.ar_loop.prompt import parse_history
-from python_backends.errors import InvalidInput
+from python_backends.errors import InvalidInput, StageError
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 DEFAULT_SAMPLE = SAMPLES / "order-1.wav"
@@ -35,7 +35,10 @@ def transcribe(arguments: Namespace) -> None:
 def speak(arguments: Namespace) -> None:
     """Have a text spoken into a file."""
     with _client(arguments) as client, progress.status("speaking"):
-        record = _received(client.speak(arguments.text, options=_options(arguments)))
+        stream = client.speak(
+            arguments.text, traceparent=arguments.traceparent, options=_options(arguments)
+        )
+        record = _received(stream, arguments)
     if not record.speech_s:
         raise InvalidInput(f"there is nothing to say in {arguments.text!r}")
     _write_speech(record, arguments.out)
@@ -47,7 +50,7 @@ def turn(arguments: Namespace) -> None:
     sound = audio.read(arguments.file)
     history = _history(arguments.history)
     with _client(arguments) as client:
-        record = _spoken(client, sound, history, _options(arguments))
+        record = _spoken(client, sound, history, arguments)
     _tell(TurnReport.of(record), record, arguments)
 
 
@@ -58,7 +61,7 @@ def run(arguments: Namespace) -> None:
         _embedded_server() as address,
         TurnClient(address, timeout_s=arguments.timeout_s) as client,
     ):
-        record = _spoken(client, sound, [], _options(arguments))
+        record = _spoken(client, sound, [], arguments)
         report = TurnReport.of(record)
         if record.speech_s:
             reply = audio.resample(record.speech, record.sample_rate_hz, audio.HEARD_RATE_HZ)
@@ -89,21 +92,48 @@ def _client(arguments: Namespace) -> TurnClient:
 
 
 def _spoken(
-    client: TurnClient, sound: audio.Floats, history: Sequence[Utterance], options: TurnOptions
+    client: TurnClient, sound: audio.Floats, history: Sequence[Utterance], arguments: Namespace
 ) -> TurnRecord:
     """One turn, shown as it arrives."""
     with progress.status("waiting for the answer"):
-        return _received(client.turn(sound, history, options=options), show=True)
+        stream = client.turn(
+            sound, history, traceparent=arguments.traceparent, options=_options(arguments)
+        )
+        return _received(stream, arguments, show=True)
 
 
-def _received(stream: TurnStream, *, show: bool = False) -> TurnRecord:
-    record = TurnRecord(stream.turn_id, stream.sent_ns)
-    with stream:
-        for chunk in stream:
-            record.add(chunk)
-            if show:
-                _show(chunk)
+def _received(stream: TurnStream, arguments: Namespace, *, show: bool = False) -> TurnRecord:
+    """The whole turn; its trace is kept however it ended."""
+    record = TurnRecord(stream.turn_id, stream.sent_ns, stream.traceparent)
+    try:
+        with stream:
+            for chunk in stream:
+                record.add(chunk)
+                if show:
+                    _show(chunk)
+    except StageError as fault:
+        failure = f"{fault.code} at {fault.stage or 'server'}: {fault.message}"
+        _keep_trace(record, arguments, failure)
+        raise
+    _keep_trace(record, arguments)
     return record
+
+
+def _keep_trace(record: TurnRecord, arguments: Namespace, failure: str = "") -> None:
+    """To the file and the collector that were named; a failure costs a line, not the turn."""
+    file, endpoint = arguments.otlp_file, arguments.otlp_endpoint
+    if not (file or endpoint):
+        return
+    from client import otlp, trace
+
+    spans = trace.to_spans(trace.TracedTurn.of(record, failure), trace.unix_offset_ns())
+    try:
+        if file:
+            otlp.write(file, spans)
+        if endpoint:
+            otlp.export(endpoint, spans)
+    except OSError as fault:
+        progress.print(Text(f"warning: {fault}", style="yellow"), soft_wrap=True)
 
 
 def _show(chunk: TurnChunk) -> None:

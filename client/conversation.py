@@ -46,13 +46,23 @@ class Conversation:
         self._client = client
 
     def turn(
-        self, audio: Floats, *, turn_id: str | None = None, options: TurnOptions | None = None
+        self,
+        audio: Floats,
+        *,
+        turn_id: str | None = None,
+        traceparent: str | None = None,
+        options: TurnOptions | None = None,
     ) -> Iterator[TurnChunk]:
         """Say `audio`, float32 [samples] at 16 kHz; closing the iterator stops the turn."""
         exchange = Exchange()
         history, session_id = list(self.history), self.session_id
         with self._client.turn(
-            audio, history, turn_id=turn_id, session_id=session_id, options=options
+            audio,
+            history,
+            turn_id=turn_id,
+            session_id=session_id,
+            traceparent=traceparent,
+            options=options,
         ) as stream:
             try:
                 for chunk in stream:
@@ -71,13 +81,23 @@ class AsyncConversation:
         self._client = client
 
     async def turn(
-        self, audio: Floats, *, turn_id: str | None = None, options: TurnOptions | None = None
+        self,
+        audio: Floats,
+        *,
+        turn_id: str | None = None,
+        traceparent: str | None = None,
+        options: TurnOptions | None = None,
     ) -> AsyncIterator[TurnChunk]:
         """Say `audio`, float32 [samples] at 16 kHz; closing the iterator stops the turn."""
         exchange = Exchange()
         history, session_id = list(self.history), self.session_id
         stream = self._client.turn(
-            audio, history, turn_id=turn_id, session_id=session_id, options=options
+            audio,
+            history,
+            turn_id=turn_id,
+            session_id=session_id,
+            traceparent=traceparent,
+            options=options,
         )
         async with aclosing(stream):
             try:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from client import traceparent as w3c
 from client.responses import Event, Floats, TurnChunk, join_pieces
 from python_backends.speech import SAMPLE_RATE_HZ
 
@@ -11,20 +12,29 @@ PATH = ("encode", "asr_decode", "think", "prosody", "acoustic")
 """Stages that leave spans, in the order a turn passes them."""
 TRANSPORT_IN = "transport in"
 VOCODER = "vocoder + transport"
+REMOTE = "remote"
+"""A span that wraps those of a stage on another server, and the ways there and back."""
+
 NS = 1e-9
 
 
 class TurnRecord:
     """The chunks of one turn; `sent_ns` is on the clock of their `received_ns`."""
 
-    def __init__(self, turn_id: str, sent_ns: int) -> None:
+    def __init__(self, turn_id: str, sent_ns: int, traceparent: str = "") -> None:
         self.turn_id = turn_id
         self.sent_ns = sent_ns
+        self.traceparent = traceparent
         self.chunks: list[TurnChunk] = []
 
     def add(self, chunk: TurnChunk) -> None:
         """Take the next chunk."""
         self.chunks.append(chunk)
+
+    @property
+    def trace_id(self) -> str:
+        """Of the trace that the turn belongs to, 32 hex digits."""
+        return w3c.trace_id(self.traceparent)
 
     @property
     def heard(self) -> str:
@@ -83,6 +93,11 @@ class TurnRecord:
         return sorted(distinct, key=lambda event: (event.start_ns, event.end_ns, event.stage))
 
     @property
+    def work(self) -> list[Event]:
+        """The spans that say what a stage did; those that wrap them are left out."""
+        return [event for event in self.events if event.what != REMOTE]
+
+    @property
     def same_clock(self) -> bool:
         """Whether the server's spans fit between sending and receiving: one machine, one clock."""
         events = self.events
@@ -93,15 +108,16 @@ class TurnRecord:
 
     def stages(self) -> dict[str, float]:
         """Stage -> seconds in which it worked on this turn or kept it waiting."""
-        names = dict.fromkeys(event.stage for event in self.events)
-        return {name: covered_s(e for e in self.events if e.stage == name) for name in names}
+        work = self.work
+        names = dict.fromkeys(event.stage for event in work)
+        return {name: covered_s(e for e in work if e.stage == name) for name in names}
 
     def first_audio_parts(self) -> dict[str, float]:
         """`first_audio_s` by what it was spent on, waiting included; empty across two machines."""
         chunk = self.first_sound
         if chunk is None or not self.same_clock:
             return {}
-        path = [event for event in chunk.events if event.stage in PATH]
+        path = [event for event in chunk.events if event.stage in PATH and event.what != REMOTE]
         marks = {TRANSPORT_IN: min((event.start_ns for event in path), default=self.sent_ns)}
         for stage in PATH:
             ends = [event.end_ns for event in path if event.stage == stage]

@@ -24,6 +24,7 @@ class TurnReport:
     """One turn in figures; seconds from sending the request. None: does not apply."""
 
     turn_id: str
+    trace_id: str
     transcript: str
     reply: str
     status: str
@@ -47,6 +48,7 @@ class TurnReport:
         """The figures of a finished turn."""
         return cls(
             turn_id=record.turn_id,
+            trace_id=record.trace_id,
             transcript=record.heard,
             reply=record.reply,
             status=record.status,
@@ -95,7 +97,7 @@ def require(problems: Sequence[str]) -> None:
 
 def figures(report: TurnReport, record: TurnRecord) -> RenderableType:
     """The table of stages, and what the time to first audio and the whole turn took."""
-    lines: list[RenderableType] = [_stage_table(record)] if record.events else []
+    lines: list[RenderableType] = [_stage_table(record)] if record.work else []
     if report.first_audio_s is not None:
         parts = report.first_audio_parts.items()
         split = " + ".join(f"{name} {seconds:.3f}" for name, seconds in parts)
@@ -104,6 +106,8 @@ def figures(report: TurnReport, record: TurnRecord) -> RenderableType:
         )
     rtf = f", RTF {report.rtf:.2f}" if report.rtf is not None else ""
     lines.append(Text(f"whole turn  {report.total_s:.3f} s, {report.speech_s:.2f} s of sound{rtf}"))
+    if report.trace_id:
+        lines.append(Text(f"trace       {report.trace_id}"))
     if report.reply_wer is not None:
         heard = f"re-heard    {report.reply_heard!r}, WER {100 * report.reply_wer:.1f} %"
         lines.append(Text(heard))
@@ -114,7 +118,7 @@ def _stage_table(record: TurnRecord) -> Table:
     """Stages by start: when each began, how long it waited and worked, when it ended."""
     names = ("start", "wait", "work", "end")
     table = Table("stage", *(Column(name, justify="right") for name in names))
-    events = record.events
+    events = record.work
     zero_ns = record.sent_ns if record.same_clock else events[0].start_ns
     for stage in dict.fromkeys(event.stage for event in events):
         spans = [event for event in events if event.stage == stage]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from client.traceparent import checked, new_traceparent
 from python_backends import wire
 from python_backends.ar_loop.prompt import Utterance
 from python_backends.errors import InvalidInput
@@ -47,11 +48,12 @@ def turn_request(
     *,
     turn_id: str | None,
     session_id: str | None,
+    traceparent: str | None = None,
     options: TurnOptions | None,
 ) -> Any:
     """A ModelInferRequest of `turn`: AUDIO, and HISTORY and SESSION_ID where there are any.
 
-    Raises InvalidInput unless `audio` is one row of samples.
+    Raises InvalidInput unless `audio` is one row of samples and `traceparent` a trace context.
     """
     tensors: Tensors = {"AUDIO": _audio(audio)}
     if history:
@@ -59,17 +61,30 @@ def turn_request(
         tensors["HISTORY"] = _bytes(json.dumps(lines, ensure_ascii=False))
     if session_id is not None:
         tensors["SESSION_ID"] = _bytes(session_id)
-    return _request("turn", turn_id, tensors, options)
+    return _request("turn", turn_id, tensors, options, traceparent)
 
 
-def speak_request(text: str, *, turn_id: str | None, options: TurnOptions | None) -> Any:
+def speak_request(
+    text: str,
+    *,
+    turn_id: str | None,
+    traceparent: str | None = None,
+    options: TurnOptions | None,
+) -> Any:
     """A ModelInferRequest of `speak`."""
-    return _request("speak", turn_id, {"TEXT": _bytes(text)}, options)
+    return _request("speak", turn_id, {"TEXT": _bytes(text)}, options, traceparent)
 
 
 def transcribe_request(audio: Floats, *, turn_id: str | None) -> Any:
     """A ModelInferRequest of `transcribe`; InvalidInput unless `audio` is one row of samples."""
-    return _request("transcribe", turn_id, {"AUDIO": _audio(audio)}, None, streamed=False)
+    tensors: Tensors = {"AUDIO": _audio(audio)}
+    turn = turn_id or new_turn_id()
+    return wire.to_request("transcribe", tensors, turn=turn, parameters={}, streamed=False)
+
+
+def traceparent_of(request: Any) -> str:
+    """The trace context that a turn is sent with."""
+    return str(request.parameters["traceparent"].string_param)
 
 
 def _audio(audio: Floats) -> Floats:
@@ -87,16 +102,12 @@ def _request(
     turn_id: str | None,
     tensors: Tensors,
     options: TurnOptions | None,
-    *,
-    streamed: bool = True,
+    traceparent: str | None,
 ) -> Any:
-    return wire.to_request(
-        model,
-        tensors,
-        turn=turn_id or new_turn_id(),
-        parameters=_chosen(options or TurnOptions()),
-        streamed=streamed,
-    )
+    turn = turn_id or new_turn_id()
+    context = checked(traceparent) if traceparent else new_traceparent(turn)
+    parameters = {**_chosen(options or TurnOptions()), "traceparent": context}
+    return wire.to_request(model, tensors, turn=turn, parameters=parameters)
 
 
 def _chosen(options: TurnOptions) -> dict[str, Any]:

@@ -7,7 +7,7 @@ error without its request's id.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,10 @@ Tensors = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Event:
-    """One span of one stage's work; times are CLOCK_MONOTONIC of the server's machine."""
+    """One span of one stage's work; times are CLOCK_MONOTONIC of the server's machine.
+
+    `more` is what else the stage told: members of the batch, the replica, ...
+    """
 
     stage: str
     turn: str
@@ -32,6 +35,7 @@ class Event:
     what: str
     start_ns: int
     end_ns: int
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,4 +183,8 @@ def _events(tensors: Tensors) -> tuple[Event, ...]:
 
 
 def _event(entry: Mapping[str, Any]) -> Event:
-    return Event(**{field.name: entry[field.name] for field in fields(Event)})
+    known = {name: entry[name] for name in _EVENT_KEYS}
+    return Event(**known, more={key: entry[key] for key in entry.keys() - _EVENT_KEYS})
+
+
+_EVENT_KEYS = {each.name for each in fields(Event)} - {"more"}

@@ -19,7 +19,14 @@ from tritonclient.grpc import service_pb2_grpc
 from client.aio import AsyncTurnClient, AsyncTurnStream
 from client.calls import CHANNEL_OPTIONS, TIMEOUT_S, error_of
 from client.conversation import AsyncConversation, Conversation
-from client.requests import Floats, TurnOptions, speak_request, transcribe_request, turn_request
+from client.requests import (
+    Floats,
+    TurnOptions,
+    speak_request,
+    traceparent_of,
+    transcribe_request,
+    turn_request,
+)
 from client.responses import Event, Transcript, TurnChunk, TurnReader, read_transcript
 from python_backends.ar_loop.prompt import Utterance
 
@@ -41,12 +48,13 @@ __all__ = [
 class TurnStream(Iterator[TurnChunk]):
     """The chunks of one turn, in order; raises a StageError unless it ends as a turn should."""
 
-    def __init__(self, call: Any, turn_id: str, sent_ns: int, timeout_s: float) -> None:
-        self.turn_id = turn_id
+    def __init__(self, call: Any, request: Any, sent_ns: int, timeout_s: float) -> None:
+        self.turn_id = str(request.id)
+        self.traceparent = traceparent_of(request)
         self.sent_ns = sent_ns
         self._call = call
         self._timeout_s = timeout_s
-        self._reader = TurnReader(turn_id)
+        self._reader = TurnReader(self.turn_id)
         self._done = False
 
     def __next__(self) -> TurnChunk:
@@ -104,19 +112,34 @@ class TurnClient:
         *,
         turn_id: str | None = None,
         session_id: str | None = None,
+        traceparent: str | None = None,
         options: TurnOptions | None = None,
     ) -> TurnStream:
-        """Say `audio`, float32 [samples] at 16 kHz, after `history`, oldest first."""
+        """Say `audio`, float32 [samples] at 16 kHz, after `history`, oldest first.
+
+        The turn belongs to the trace of `traceparent` (W3C), or begins one.
+        """
         request = turn_request(
-            audio, history, turn_id=turn_id, session_id=session_id, options=options
+            audio,
+            history,
+            turn_id=turn_id,
+            session_id=session_id,
+            traceparent=traceparent,
+            options=options,
         )
         return self._stream(request)
 
     def speak(
-        self, text: str, *, turn_id: str | None = None, options: TurnOptions | None = None
+        self,
+        text: str,
+        *,
+        turn_id: str | None = None,
+        traceparent: str | None = None,
+        options: TurnOptions | None = None,
     ) -> TurnStream:
         """Have `text` spoken; the chunks carry no text of their own."""
-        return self._stream(speak_request(text, turn_id=turn_id, options=options))
+        request = speak_request(text, turn_id=turn_id, traceparent=traceparent, options=options)
+        return self._stream(request)
 
     def transcribe(self, audio: Floats, *, turn_id: str | None = None) -> Transcript:
         """What is said in `audio`, float32 [samples] at 16 kHz."""
@@ -133,7 +156,7 @@ class TurnClient:
     def _stream(self, request: Any) -> TurnStream:
         sent_ns = time.monotonic_ns()
         call = self._stub.ModelStreamInfer(iter([request]), timeout=self.timeout_s)
-        return TurnStream(call, request.id, sent_ns, self.timeout_s)
+        return TurnStream(call, request, sent_ns, self.timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,5 @@
-"""`python -m deploy serve`: the server in the foreground. `python -m deploy sweep`: clean up."""
+"""`python -m deploy serve`: one server in the foreground. `plan`, `up`, `status`, `scale`, `down`:
+the servers of a plan. `sweep`: clean up."""
 
 import argparse
 import signal
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from deploy import runs
+from deploy.cluster import commands as cluster
 from deploy.errors import DeployError
 from deploy.launcher import Server
+from deploy.progress import Line
 from deploy.settings import OUT, Ports, Settings
 
 EXAMPLE = """
@@ -58,17 +61,6 @@ def sweep(options: argparse.Namespace) -> int:
     return 0
 
 
-class Line:
-    """Progress in one line: rewritten at a terminal, one line a step elsewhere."""
-
-    def __call__(self, text: str) -> None:
-        if sys.stderr.isatty():
-            end = "\n" if " ready in " in text else ""
-            print(f"\r\033[K{text}", end=end, file=sys.stderr, flush=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m deploy", description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT, help="where runs and logs are kept")
@@ -81,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     server.add_argument("--ports", type=int, nargs=3, metavar=("HTTP", "GRPC", "METRICS"))
     server.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
+    cluster.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
     return parser
 

@@ -78,11 +78,14 @@ def assemble(target: Path, extra: Iterable[Path] = ()) -> Path:
     return target
 
 
-def environment(base: Mapping[str, str], grpc_address: str, prefix: str) -> dict[str, str]:
-    """Environment variables of a server and so of its stubs.
+def environment(
+    base: Mapping[str, str], grpc_address: str, prefix: str, more: Mapping[str, str]
+) -> dict[str, str]:
+    """Environment variables of a server and so of its stubs; those of `more` win.
 
     The stub finds its venv by PATH and libpython by LD_LIBRARY_PATH; numpy may use one thread.
-    The board of running streams lies beside the server's own shared memory, under its `prefix`.
+    The board of running streams, and what stages share with other servers, lies beside the server's
+    own shared memory, under its `prefix`: it is removed with it.
     """
     result = dict(base)
     libraries = [str(tritonserver().parents[1] / "nvidia_pytriton.libs")]
@@ -90,10 +93,11 @@ def environment(base: Mapping[str, str], grpc_address: str, prefix: str) -> dict
     result["LD_LIBRARY_PATH"] = _joined(*libraries, base.get("LD_LIBRARY_PATH"))
     result["PATH"] = _joined(str(Path(sys.prefix) / "bin"), base.get("PATH"))
     result["TRISTAGE_GRPC"] = grpc_address
+    result["TRISTAGE_SHM_PREFIX"] = prefix
     result["TRISTAGE_BOARD"] = f"/dev/shm/{prefix}board"
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         result.setdefault(threads, "1")
-    return result
+    return result | dict(more)
 
 
 def _backends(parent: Path) -> list[Path]:

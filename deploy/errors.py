@@ -3,6 +3,7 @@
 * DeployError
   x EnvironmentUnfit  this environment cannot run the server; the message says what brings it
   x PortBusy          somebody else listens on a port that was asked for
+  x PlanError         a deployment plan cannot be read, or cannot work; one reason a line
   x RepositoryError   a model repository, a model's name or an override is wrong
   x ServerFailed      the server ended, or a model did not answer its first inference
 """
@@ -18,6 +19,10 @@ class EnvironmentUnfit(DeployError):
 
 class PortBusy(DeployError):
     """A port that was asked for is taken."""
+
+
+class PlanError(DeployError):
+    """A deployment plan cannot be read, or cannot work; one reason a line."""
 
 
 class RepositoryError(DeployError):

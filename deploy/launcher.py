@@ -11,19 +11,21 @@ import atexit
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from deploy import backends, leash, processes, rehearsal, repositories, runs
+from deploy import backends, rehearsal, repositories, runs
+from deploy.command import leashed, server_command
 from deploy.errors import ServerFailed
-from deploy.readiness import Probe, covered_by_a_turn, probe_request, probing
+from deploy.proxies import has_control
+from deploy.readiness import Probe, can_be_probed, probe_request, probing
 from deploy.server_log import ServerLog
 from deploy.settings import LISTENERS, Ports, Settings
+from deploy.spawner import spawn
 
 STOP_GRACE_S = 3.0
 POLL_S = 0.02
@@ -37,8 +39,8 @@ Progress = Callable[[str], None]
 class Server:
     """One tritonserver with its stubs, from `start` to `stop`. A context manager, sync and async.
 
-    Started from the main thread it also ends with the process that started it; from another
-    thread, the next start of any server cleans up after a launcher that was killed.
+    It also ends with the process that started it; the next start of any server cleans up after a
+    launcher that was killed.
     """
 
     def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
@@ -54,15 +56,15 @@ class Server:
 
     @property
     def http_address(self) -> str:
-        return f"{processes.LOCALHOST}:{self.ports.http}"
+        return f"{self.settings.host}:{self.ports.http}"
 
     @property
     def grpc_address(self) -> str:
-        return f"{processes.LOCALHOST}:{self.ports.grpc}"
+        return f"{self.settings.host}:{self.ports.grpc}"
 
     @property
     def metrics_address(self) -> str:
-        return f"{processes.LOCALHOST}:{self.ports.metrics}"
+        return f"{self.settings.host}:{self.ports.metrics}"
 
     @property
     def pid(self) -> int:
@@ -82,9 +84,15 @@ class Server:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> Self:
+    @property
+    def own_queues(self) -> list[str]:
+        """Models that answer a probe at once, whatever they are busy with."""
+        return [name for name in self.models if has_control(self._known[name].config)]
+
+    def start(self, *, rehearse: bool = True) -> Self:
         """Start, wait until every model has answered, return self.
 
+        Without `rehearse` no whole turn is spoken, so that servers it would need may be away.
         Raises EnvironmentUnfit, PortBusy, RepositoryError or ServerFailed; nothing is left behind.
         """
         backends.require_stub_environment()
@@ -92,7 +100,7 @@ class Server:
         began = time.monotonic()
         for attempt in range(1, STARTS + 1):
             try:
-                self._start_once()
+                self._start_once(rehearse)
                 break
             except ServerFailed:
                 retry = self.settings.ports is None and self.log.lost_a_port()
@@ -114,17 +122,33 @@ class Server:
         stub would keep it for ever.
         """
         code = self._end_process()
-        if self._run is not None:
-            runs.close_run(*self._run)
-            self._run = None
-        atexit.unregister(self._stop_at_exit)
+        self._close_run()
         return code
+
+    def kill(self) -> int | None:
+        """End the server and everything of it at once, whatever is open; its exit code."""
+        code = None
+        if self._process is not None:
+            self._process.kill()
+            code = self._process.wait()
+        self._close_run()
+        return code
+
+    def restart(self) -> Self:
+        """Kill what is left of the server and start it again on the same ports. See `start`."""
+        self.kill()
+        self.settings = replace(self.settings, ports=self.ports)
+        return self.start(rehearse=False)
 
     def wait(self) -> int:
         """Wait until the server ends by itself; its exit code."""
         if self._process is None:
             raise RuntimeError("the server was not started")
         return self._process.wait()
+
+    def config(self, name: str) -> Any:
+        """The ModelConfig that it serves `name` with."""
+        return self._known[name].config
 
     def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
         """One real inference of a model; ServerFailed when it does not answer."""
@@ -148,11 +172,14 @@ class Server:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.stop)
 
-    def _start_once(self) -> None:
-        self.ports.require_free()
+    def _start_once(self, rehearse: bool) -> None:
+        self.ports.require_free(self.settings.host)
         overrides = self.settings.overrides or {}
-        self._known = repositories.read_models(
+        known = repositories.read_models(
             self.settings.repositories, overrides, self.settings.config_name
+        )
+        self._known = repositories.with_proxies(
+            known, self.settings.proxies, self.settings.proxy_parameters
         )
         self.models = repositories.to_load(self._known, self.settings.models)
         self._run = folder, prefix = runs.open_run(self.settings.out)
@@ -160,47 +187,16 @@ class Server:
         atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
         directory = backends.assemble(folder / "backends", self.settings.backends)
-        self._process = self._spawn(self._command(views, directory, prefix), prefix)
+        command = server_command(self.settings, self.ports, self.models, views, directory, prefix)
+        self._process = spawn(
+            leashed(command, self.settings),
+            backends.environment(os.environ, self.grpc_address, prefix, self.settings.environment),
+            self.log.path,
+        )
         self._wait_until_up()
-        self._probe_models()
+        self._probe_models(rehearse)
         if self.log.lost_a_port():
             raise ServerFailed(self.log.account("the server lost a port to another process"))
-
-    def _command(self, views: Sequence[Path], directory: Path, prefix: str) -> list[str]:
-        server = backends.tritonserver()
-        command = [
-            str(server / "bin" / "tritonserver"),
-            *(f"--model-repository={view}" for view in views),
-            f"--backend-directory={directory}",
-            f"--backend-config=python,shm-region-prefix-name={prefix}",
-            f"--cache-directory={server / 'caches'}",
-            "--model-control-mode=explicit",
-            *(f"--load-model={name}" for name in self.models),
-            "--disable-auto-complete-config",
-            "--allow-gpu-metrics=false",
-            f"--exit-timeout-secs={self.settings.exit_timeout_s}",
-        ]
-        for purpose in LISTENERS:
-            command.append(f"--{purpose}-address={processes.LOCALHOST}")
-            command.append(f"--{purpose}-port={getattr(self.ports, purpose)}")
-        if self.settings.config_name:
-            command.append(f"--model-config-name={self.settings.config_name}")
-        return [*command, *self.settings.arguments]
-
-    def _spawn(self, command: Sequence[str], prefix: str) -> subprocess.Popen[bytes]:
-        """The server in a session of its own: Ctrl-C at the terminal reaches only the launcher."""
-        main = threading.current_thread() is threading.main_thread()
-        parent = os.getpid() if main else 0
-        leashed = [sys.executable, "-I", "-S", str(leash.__file__), str(parent), *command]
-        with self.log.path.open("wb") as log:
-            return subprocess.Popen(
-                leashed,
-                env=backends.environment(os.environ, self.grpc_address, prefix),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
 
     def _wait_until_up(self) -> None:
         deadline = time.monotonic() + self.settings.start_timeout_s
@@ -232,11 +228,12 @@ class Server:
         last = f" ({loaded[-1]})" if loaded else ""
         return f"loading models: {len(loaded)} of {len(self.models)}{last}"
 
-    def _probe_models(self) -> None:
+    def _probe_models(self, rehearse: bool) -> None:
         """One real inference of every model: small ones first, then whole requests."""
         configs = [self._known[name].config for name in self.models]
-        small = [probe_request(config) for config in configs if not covered_by_a_turn(config)]
-        asked = [*small, *rehearsal.requests(self.models)]
+        small = [probe_request(config) for config in configs if can_be_probed(config)]
+        whole = rehearsal.requests(self.models) if rehearse else ()
+        asked = [*small, *whole]
         with probing(self.grpc_address) as probe:
             for number, request in enumerate(asked, 1):
                 self._progress(f"first inference: {number} of {len(asked)} ({request.model_name})")
@@ -247,6 +244,13 @@ class Server:
             probe.ask(request, PROBE_TIMEOUT_S)
         except ServerFailed as failure:
             raise ServerFailed(self.log.account(str(failure))) from failure
+
+    def _close_run(self) -> None:
+        """Idempotent, and may be called by two threads: one that starts it, one that ends it."""
+        run, self._run = self._run, None
+        if run is not None:
+            runs.close_run(*run)
+        atexit.unregister(self._stop_at_exit)
 
     def _stop_at_exit(self, owner: int) -> None:
         """Not in a forked child, which inherits what its parent registered."""

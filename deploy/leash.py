@@ -1,7 +1,8 @@
-"""Become a command that ends with its parent: `python -I -S leash.py PARENT COMMAND ...`.
+"""Become a command that ends with its parent: `python -I -S leash.py PARENT CORES COMMAND ...`.
 
 A process of its own instead of `preexec_fn`: the launcher may have threads (gRPC, pytest), and code
-between fork and exec may then deadlock. PARENT 0 means no leash.
+between fork and exec may then deadlock. PARENT 0 means no leash; CORES ("0,2") are those that the
+command may use, "all" leaves them as they are.
 """
 
 import ctypes
@@ -13,12 +14,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask the kernel for SIGTERM at the parent's death, then exec."""
-    parent, *command = sys.argv[1:]
+    """Ask the kernel for SIGTERM at the death of the parent's thread, then exec."""
+    parent, cores, *command = sys.argv[1:]
     if int(parent):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != int(parent):
             sys.exit("the parent ended before its server began")
+    if cores != "all":
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     os.execv(command[0], command)
 
 

@@ -5,6 +5,7 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,31 +20,42 @@ SERVER_PROGRAMS = frozenset({"tritonserver", "triton_python_backend_stub"})
 KILL_PATIENCE_S = 5.0
 
 
-def is_free(port: int) -> bool:
-    """Nobody listens on `port` of this machine's loopback."""
+def is_free(port: int, host: str = LOCALHOST) -> bool:
+    """Nobody listens on `port` of this machine's address `host`."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOCALHOST, port))
+            probe.bind((host, port))
         except OSError:
             return False
         return True
 
 
-def require_free(port: int, purpose: str) -> None:
+def is_local(host: str) -> bool:
+    """`host` is an address of this machine: no other can be bound."""
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True
+
+
+def require_free(port: int, purpose: str, host: str = LOCALHOST) -> None:
     """PortBusy unless `port` can be had: a stranger on it would answer our readiness probe."""
-    if not is_free(port):
+    if not is_free(port, host):
         raise PortBusy(
             f"port {port} ({purpose}) is in use by another process; "
             f"see `ss -ltnp 'sport = :{port}'`, or leave the port out to get a free one"
         )
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` different ports that are free now, at random so that two starts rarely meet."""
+def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
+    """`count` different ports that are free now and not `taken`, at random so that two starts
+    rarely meet."""
     found: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        if is_free(port):
+        if port not in taken and is_free(port):
             found.append(port)
         if len(found) == count:
             return found

@@ -16,6 +16,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from tritonclient.utils import triton_to_np_dtype
 
 from deploy.errors import ServerFailed
+from deploy.proxies import PROXY_BACKEND, has_control
 
 PROBE = b'{"probe": true}'
 """Value of CONTROL that a stage with a queue of its own answers at once with an empty response."""
@@ -28,11 +29,24 @@ PROBE_COMMAND = -1
 
 NATIVE_BACKENDS = frozenset({"onnxruntime", "tensorrt"})
 SEQUENCE_ID = "probe"
+LOAD_TIMEOUT_S = 60.0
+CHANNEL_OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+"""A probe learns quickly that its server is back, whatever other connections to it went through."""
 
 
 def covered_by_a_turn(config: Any) -> bool:
     """Ensembles and the front door: a rehearsal says more than a probe could."""
     return config.platform == "ensemble" or "ensemble" in config.parameters
+
+
+def can_be_probed(config: Any) -> bool:
+    """A probe would compute here: not an ensemble, nor a proxy that would have to pass it on."""
+    passes_on = config.backend == PROXY_BACKEND and not has_control(config)
+    return not (covered_by_a_turn(config) or passes_on)
 
 
 def probe_request(config: Any) -> Any:
@@ -53,7 +67,7 @@ class Probe:
     """A gRPC connection that asks a server whether it and its models answer."""
 
     def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(address, [("grpc.initial_reconnect_backoff_ms", 100)])
+        self._channel = grpc.insecure_channel(address, CHANNEL_OPTIONS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def close(self) -> None:
@@ -64,6 +78,14 @@ class Probe:
         """The server's own word, asked for at most one second."""
         try:
             return bool(self._stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=1).ready)
+        except grpc.RpcError:
+            return False
+
+    def server_is_live(self, timeout_s: float = 1.0) -> bool:
+        """The server answers, whatever its models do."""
+        try:
+            request = service_pb2.ServerLiveRequest()
+            return bool(self._stub.ServerLive(request, timeout=timeout_s).live)
         except grpc.RpcError:
             return False
 
@@ -88,10 +110,18 @@ class Probe:
         if not answered:
             raise ServerFailed(f"model {name!r} ended its answer without a response")
 
-    def reload(self, name: str) -> None:
-        """Unload and load a model: the only way back after the death of its stub."""
-        self._stub.RepositoryModelUnload(service_pb2.RepositoryModelUnloadRequest(model_name=name))
-        self._stub.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name=name))
+    def reload(self, name: str, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        """Unload and load a model: the only way back after the death of its stub.
+
+        ServerFailed when the server cannot, or not in time.
+        """
+        unload = service_pb2.RepositoryModelUnloadRequest(model_name=name)
+        load = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        try:
+            self._stub.RepositoryModelUnload(unload, timeout=timeout_s)
+            self._stub.RepositoryModelLoad(load, timeout=timeout_s)
+        except grpc.RpcError as fault:
+            raise ServerFailed(f"model {name!r} was not reloaded: {fault.details()}") from fault
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Model repositories: which models to load, and a run's own view of them."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,17 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from deploy.errors import RepositoryError
+from deploy.proxies import PROXY_BACKEND, proxy_config
 
 Overrides = Mapping[str, Mapping[str, str]]
 """Model name -> parameter -> value, for one run."""
+
+CALLED_BY_TASK = {"transcribe": {"encode"}}
+"""Models that a task of ar_loop calls by name: a doubtful window is encoded again."""
+
+
+DEFAULTS: Mapping[str, str] = {}
+"""A proxy that needs no parameters of its own."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +41,32 @@ class Model:
         """Models this one sends requests to: steps of an ensemble, children over BLS, the ensemble
         behind a front door. Only an ensemble's steps are loaded by the server itself."""
         steps = {step.model_name for step in self.config.ensemble_scheduling.step}
-        return steps.union(self._named(in_process=False))
+        by_task = CALLED_BY_TASK.get(self.parameters.get("task", ""), set())
+        return steps.union(by_task, self._named(in_process=False))
 
     @property
     def opens(self) -> set[str]:
         """Models whose artefact this one runs in its own process."""
         return set(self._named(in_process=True))
+
+    @property
+    def is_wiring(self) -> bool:
+        """An ensemble, or a front door: it computes nothing, and calls models of its own server."""
+        return self.config.platform == "ensemble" or "ensemble" in self.config.parameters
+
+    @property
+    def is_proxy(self) -> bool:
+        return bool(self.config.backend == PROXY_BACKEND)
+
+    @property
+    def version_folder(self) -> Path:
+        """Of the newest version, the one that a server loads."""
+        versions = [path for path in self.folder.iterdir() if path.name.isdigit()]
+        return max(versions, key=lambda path: int(path.name), default=self.folder / "1")
+
+    def as_proxy(self, parameters: Mapping[str, str] = DEFAULTS) -> "Model":
+        """The same to its callers, but served elsewhere; it calls nothing here."""
+        return replace(self, config=proxy_config(self.config, parameters))
 
     def _named(self, *, in_process: bool) -> list[str]:
         owns = self.parameters.get("engine") == "in_process"
@@ -66,9 +94,27 @@ def read_models(
             models[model.name] = model
     if not models:
         raise RepositoryError(f"no model in {', '.join(map(str, repositories))}")
-    for name, parameters in overrides.items():
-        _override(_known(models, name), parameters)
-    return models
+    return with_overrides(models, overrides)
+
+
+def with_overrides(models: Mapping[str, Model], overrides: Overrides) -> dict[str, Model]:
+    """The models with other parameters; RepositoryError when one has no such parameter."""
+    changed = {
+        name: _overridden(known(models, name), parameters) for name, parameters in overrides.items()
+    }
+    return {**models, **changed}
+
+
+def with_proxies(
+    models: Mapping[str, Model],
+    elsewhere: Collection[str],
+    parameters: Mapping[str, str] = DEFAULTS,
+) -> dict[str, Model]:
+    """The models with a proxy, of these `parameters`, for each that is served `elsewhere`."""
+    return {
+        name: model.as_proxy(parameters) if name in elsewhere else model
+        for name, model in models.items()
+    }
 
 
 def to_load(models: Mapping[str, Model], roots: Sequence[str] | None = None) -> list[str]:
@@ -86,19 +132,22 @@ def to_load(models: Mapping[str, Model], roots: Sequence[str] | None = None) -> 
         name = waiting.pop()
         if name not in wanted:
             wanted[name] = None
-            waiting.extend(_known(models, name).calls)
+            waiting.extend(known(models, name).calls)
     return sorted(wanted)
 
 
-def mirror(models: Iterable[Model], target: Path, overridden: Iterable[str] = ()) -> list[Path]:
+def mirror(models: Iterable[Model], target: Path, overridden: Collection[str] = ()) -> list[Path]:
     """A run's own repositories below `target`: symlinks to the model folders; real folders with a
-    config.pbtxt of their own for `overridden` ones. Stray folders beside the models stay out."""
+    config.pbtxt of their own for `overridden` ones and proxies. Stray folders beside the models
+    stay out."""
     repositories: dict[Path, None] = {}
     for model in models:
         repository = target / model.folder.parent.name
         repository.mkdir(parents=True, exist_ok=True)
         repositories[repository] = None
-        if model.name in overridden:
+        if model.is_proxy:
+            _proxy_folder(model, repository / model.name)
+        elif model.name in overridden:
             _own_folder(model, repository / model.name)
         else:
             (repository / model.name).symlink_to(model.folder, target_is_directory=True)
@@ -119,18 +168,28 @@ def _read(config_file: Path, config_name: str | None) -> Model:
     return Model(folder.name, folder, path, config)
 
 
-def _override(model: Model, parameters: Mapping[str, str]) -> None:
+def _overridden(model: Model, parameters: Mapping[str, str]) -> Model:
+    config = model_config_pb2.ModelConfig()
+    config.CopyFrom(model.config)
     for key, value in parameters.items():
         if key not in model.config.parameters:
-            known = ", ".join(sorted(model.config.parameters))
-            raise RepositoryError(f"model {model.name!r} has no parameter {key!r}; known: {known}")
-        model.config.parameters[key].string_value = value
+            names = ", ".join(sorted(model.config.parameters))
+            raise RepositoryError(f"model {model.name!r} has no parameter {key!r}; known: {names}")
+        config.parameters[key].string_value = value
+    return replace(model, config=config)
 
 
-def _known(models: Mapping[str, Model], name: str) -> Model:
+def known(models: Mapping[str, Model], name: str) -> Model:
+    """The model; RepositoryError with the names there are."""
     if name not in models:
         raise RepositoryError(f"no model {name!r}; known: {', '.join(sorted(models))}")
     return models[name]
+
+
+def _proxy_folder(model: Model, folder: Path) -> None:
+    """Nothing but a config: a proxy has no artefacts, but Triton wants a version."""
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(text_format.MessageToString(model.config))
 
 
 def _own_folder(model: Model, folder: Path) -> None:

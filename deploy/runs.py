@@ -68,10 +68,18 @@ def new_log(out: Path, name: str) -> Path:
     """A path for a server's log, kept after the run; only the newest LOGS_KEPT stay."""
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    kept = sorted(logs.glob("server-*.log"), key=lambda path: path.stat().st_mtime)
+    kept = sorted(logs.glob("server-*.log"), key=_changed_at)
     for path in kept[: -LOGS_KEPT + 1]:
         path.unlink(missing_ok=True)
     return logs / f"server-{time.strftime('%Y%m%d-%H%M%S')}-{name}.log"
+
+
+def _changed_at(path: Path) -> float:
+    """0 for a log that another start has just removed."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _owner(folder: Path) -> Owner | None:

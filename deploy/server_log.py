@@ -18,7 +18,11 @@ class ServerLog:
         self.path = path
 
     def text(self) -> str:
-        return self.path.read_text(errors="replace")
+        """All of it; nothing of a log that was removed because newer ones came."""
+        try:
+            return self.path.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
 
     def tail(self, lines: int = 30) -> str:
         """The last lines, without the server's tables and Python's import frames."""

@@ -1,7 +1,7 @@
 """What a server serves and where it listens."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy import backends, processes
@@ -13,21 +13,21 @@ LISTENERS = ("http", "grpc", "metrics")
 
 @dataclass(frozen=True)
 class Ports:
-    """The three ports of a server, on loopback."""
+    """The three ports of a server."""
 
     http: int
     grpc: int
     metrics: int
 
     @classmethod
-    def free(cls) -> "Ports":
-        """Ports that nobody uses now."""
-        return cls(*processes.free_ports(3))
+    def free(cls, taken: Collection[int] = ()) -> "Ports":
+        """Ports that nobody uses now, none of `taken`."""
+        return cls(*processes.free_ports(3, taken))
 
-    def require_free(self) -> None:
+    def require_free(self, host: str = processes.LOCALHOST) -> None:
         """PortBusy, naming the first port that somebody uses."""
         for purpose in LISTENERS:
-            processes.require_free(getattr(self, purpose), purpose)
+            processes.require_free(getattr(self, purpose), purpose, host)
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,21 @@ class Settings:
 
     config_name: str | None = None
     """Take configs/<name>.pbtxt of a model where there is one (--model-config-name)."""
+
+    proxies: Collection[str] = ()
+    """Models that are served elsewhere: a proxy of the same name stands for each."""
+
+    proxy_parameters: Mapping[str, str] = field(default_factory=dict)
+    """Of every proxy, where its defaults are not what is wanted."""
+
+    host: str = processes.LOCALHOST
+    """The address of this machine that all ports are opened on."""
+
+    cores: Collection[int] = ()
+    """CPU cores that the server and its stubs may use; none given: all."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More environment variables of the server and its stubs; they win over our own."""
 
     backends: Sequence[Path] = ()
     """More folders of Python-based backends."""

@@ -13,12 +13,15 @@ from tritonclient.utils import (
     triton_to_np_dtype,
 )
 
+from python_backends.regions import Place
+
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
+NOTHING_SHARED: Mapping[str, Place] = {}
 FINAL = "triton_final_response"
 
 
@@ -29,17 +32,22 @@ def to_request(
     turn: str,
     parameters: Mapping[str, Any],
     streamed: bool = True,
+    shared: Mapping[str, Place] = NOTHING_SHARED,
 ) -> Any:
     """A ModelInferRequest; `streamed`: its stream ends with a marked final response, even where
-    no tensors are left to send."""
+    no tensors are left to send. `shared`: inputs that lie in shared memory the server knows."""
     message = service_pb2.ModelInferRequest(model_name=model, id=turn)
     if streamed:
         message.parameters["triton_enable_empty_final_response"].bool_param = True
     for key, value in parameters.items():
         _set_parameter(message.parameters[key], value)
     for name, values in inputs.items():
-        message.inputs.add(name=name, datatype=np_to_triton_dtype(values.dtype), shape=values.shape)
-        message.raw_input_contents.append(_raw(values))
+        datatype = np_to_triton_dtype(values.dtype)
+        tensor = message.inputs.add(name=name, datatype=datatype, shape=values.shape)
+        if name in shared:
+            _refer(tensor, shared[name])
+        else:
+            message.raw_input_contents.append(_raw(values))
     return message
 
 
@@ -54,6 +62,12 @@ def to_arrays(message: Any) -> dict[str, NDArray[Any]]:
 def is_final(message: Any) -> bool:
     """The ModelInferResponse is the last of its request."""
     return FINAL in message.parameters and bool(message.parameters[FINAL].bool_param)
+
+
+def _refer(tensor: Any, place: Place) -> None:
+    tensor.parameters["shared_memory_region"].string_param = place.region
+    tensor.parameters["shared_memory_offset"].int64_param = place.offset
+    tensor.parameters["shared_memory_byte_size"].int64_param = place.size
 
 
 def _set_parameter(slot: Any, value: Any) -> None:

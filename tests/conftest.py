@@ -15,3 +15,5 @@ def _fresh_stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRISTAGE_BOARD", str(tmp_path / "board"))
     fakes.MODELS.clear()
     fakes.Logger.lines.clear()
+    fakes.METRICS.clear()
+    fakes.GIVEN_UP.clear()

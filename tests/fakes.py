@@ -170,25 +170,57 @@ class Logger:
         Logger.lines.append(("verbose", message))
 
 
+METRICS: dict[str, list[float]] = {}
+"""What /metrics would show, by `name{label="value",...}`: every duration of a histogram, one number
+of the others; emptied before every test."""
+
+GIVEN_UP: list[str] = []
+"""Names of families, and rows of metrics, in the order in which they were; so is this."""
+
+
 class Metric:
-    def __init__(self) -> None:
-        self._value = 0.0
+    """Does what its family's kind allows, as the server does."""
+
+    def __init__(self, row: str, kind: str) -> None:
+        self._row, self._kind = row, kind
+        METRICS[row] = [] if kind == MetricFamily.HISTOGRAM else [0.0]
 
     def set(self, value: float) -> None:
-        self._value = value
+        self._need(MetricFamily.GAUGE)
+        METRICS[self._row][0] = value
 
-    def value(self) -> float:
-        return self._value
+    def increment(self, value: float) -> None:
+        self._need(MetricFamily.COUNTER, MetricFamily.GAUGE)
+        METRICS[self._row][0] += value
+
+    def observe(self, value: float) -> None:
+        self._need(MetricFamily.HISTOGRAM)
+        METRICS[self._row].append(value)
+
+    def _need(self, *kinds: str) -> None:
+        if self._kind not in kinds:
+            raise TritonModelException(f"{self._row} is a {self._kind}")
+
+    def __del__(self) -> None:
+        GIVEN_UP.append(self._row)
 
 
 class MetricFamily:
-    COUNTER, GAUGE, HISTOGRAM = range(3)
+    COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
-    def __init__(self, name: str, description: str, kind: int) -> None:
+    def __init__(self, name: str, description: str, kind: str) -> None:
         self.name, self.description, self.kind = name, description, kind
 
-    def Metric(self, labels: Mapping[str, str] | None = None) -> Metric:
-        return Metric()
+    def Metric(
+        self, labels: Mapping[str, str] | None = None, buckets: Sequence[float] | None = None
+    ) -> Metric:
+        if (buckets is not None) != (self.kind == MetricFamily.HISTOGRAM):
+            raise TritonModelException("buckets belong to a histogram, and to nothing else")
+        written = ",".join(f'{key}="{value}"' for key, value in (labels or {}).items())
+        return Metric(f"{self.name}{{{written}}}", self.kind)
+
+    def __del__(self) -> None:
+        GIVEN_UP.append(self.name)
 
 
 def arriving(

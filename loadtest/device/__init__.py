@@ -3,7 +3,7 @@
 Everything measured on it says that it is emulated.
 """
 
-from loadtest.device.device import Device, DevicePass, Pass, create, read_passes
+from loadtest.device.device import Device, DevicePass, Pass, create, newest_pass, read_passes
 from loadtest.device.emulation import ENVIRONMENT, Delays, Emulation, Profile, StageCost, named
 from loadtest.device.spans import SpanLog
 
@@ -19,5 +19,6 @@ __all__ = [
     "StageCost",
     "create",
     "named",
+    "newest_pass",
     "read_passes",
 ]

@@ -111,6 +111,14 @@ def read_passes(path: Path) -> list[DevicePass]:
         return [ring.read(number, path.name) for number in range(count)]
 
 
+def newest_pass(path: Path) -> DevicePass | None:
+    """The task that was asked for last; None before the first."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        ring = _Ring(mapped, path)
+        count = ring.count()
+        return ring.read(count - 1, path.name) if count else None
+
+
 class _Ring:
     """The file's content."""
 

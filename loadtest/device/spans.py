@@ -16,9 +16,9 @@ class SpanLog:
     Every line is written at once, so that a killed process loses none.
     """
 
-    def __init__(self, folder: str, stage: str) -> None:
-        """An empty `folder` makes a log that keeps nothing."""
-        self._stage = stage
+    def __init__(self, folder: str, stage: str, device: str = "") -> None:
+        """An empty `folder` makes a log that keeps nothing; `device`: whose host work it is."""
+        self._about = {"stage": stage} | ({"device": device} if device else {})
         self._left = LIMIT if folder else 0
         self._lock = threading.Lock()
         if folder:
@@ -33,5 +33,5 @@ class SpanLog:
             if self._left <= 0:
                 return
             self._left -= 1
-            span = {"stage": self._stage, "what": what, "start_ns": start_ns, "end_ns": end_ns}
-            os.write(self._fd, json.dumps(span | {"members": members}).encode() + b"\n")
+            times = {"what": what, "start_ns": start_ns, "end_ns": end_ns, "members": members}
+            os.write(self._fd, json.dumps(self._about | times).encode() + b"\n")

@@ -20,7 +20,7 @@ from loadtest.ledger.intervals import (
     within,
 )
 from loadtest.ledger.phases import Kind, Lanes, Phase, State, hops, kind
-from loadtest.ledger.run import Pass, Run
+from loadtest.ledger.run import Pass, Run, Span, device_name
 
 SEVERAL = "several stages at once"
 """Busy row of a device that can do so (CPU cores); an exclusive one has none."""
@@ -159,14 +159,16 @@ class _Whereabouts:
 
     def _device_of(self, phase: Phase) -> str | None:
         """None for what is not on one device only: the queue of a serial loop."""
-        return self._lanes.device_of(phase.stage)
+        return self._lanes.device_of(phase.stage, phase.device)
 
     def _host_work(self, device: str) -> Intervals:
         """When a loop of this device recorded host work."""
         spans = [span for span in self._host if span.what == "host"]
-        devices = {span.stage: self._lanes.device_of(span.stage) for span in spans}
-        here = [span for span in spans if devices[span.stage] in (device, None)]
+        here = [span for span in spans if self._device_of_host(span) in (device, None)]
         return union((span.start_ns, span.end_ns) for span in here)
+
+    def _device_of_host(self, span: Span) -> str | None:
+        return self._lanes.device_of(span.stage, device_name(str(span.more.get("device", ""))))
 
 
 def _when(found: Iterable[Phase]) -> Intervals:

@@ -42,8 +42,9 @@ def explained(told: Explanation) -> str:
     body = [f"<h1>{escape(headline(told))}</h1>", *_warnings(told), _verdict(told), *pictures]
     body += [_table(sheet) for sheet in sheets(told)]
     body.append(
-        "<p class=note>trace.json beside this page opens in ui.perfetto.dev; the raw events are "
-        "turns.jsonl, device.jsonl and spans/.</p>"
+        "<p class=note>trace.json beside this page opens in ui.perfetto.dev; otlp.json holds "
+        "the slowest turns as OpenTelemetry traces; the raw events are turns.jsonl, device.jsonl "
+        "and spans/.</p>"
     )
     return _document(told.run.name, [*body, _definitions()])
 

@@ -7,10 +7,13 @@ from enum import Enum
 from itertools import accumulate, pairwise
 
 from loadtest.ledger.intervals import Interval, Intervals, difference, union
-from loadtest.ledger.run import NS_PER_MS, Pass, Run, Span, Turn
+from loadtest.ledger.run import NS_PER_MS, Pass, Run, Span, Turn, device_name
 
 MONOLITH = "monolith"
 VOCODER = "vocoder"
+REMOTE = "remote"
+"""What a proxy's span is: it wraps those of its stage, which another server wrote, and the ways."""
+
 HOP_MAX_NS = 100 * NS_PER_MS
 """A way between two processes may explain this much; what it took beyond is unexplained."""
 
@@ -66,7 +69,8 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A turn in one stage. `serial`: the stage shares one loop with all others (the monolith)."""
+    """A turn in one stage. `serial`: the stage shares one loop with all others (the monolith);
+    `device`: which one computed, where a stage with replicas has told."""
 
     stage: str
     state: State
@@ -74,6 +78,7 @@ class Phase:
     end_ns: int
     serial: bool = False
     piece: int = 0
+    device: str = ""
 
     @property
     def interval(self) -> Interval:
@@ -81,9 +86,9 @@ class Phase:
         return self.start_ns, self.end_ns
 
     @property
-    def place(self) -> tuple[str, int, int]:
-        """Stage and interval, as `Lanes` is asked."""
-        return self.stage, self.start_ns, self.end_ns
+    def place(self) -> tuple[str, int, int, str]:
+        """Stage, interval and device, as `Lanes` is asked."""
+        return self.stage, self.start_ns, self.end_ns, self.device
 
 
 class Lanes:
@@ -92,36 +97,39 @@ class Lanes:
     def __init__(self, run: Run) -> None:
         self.by_device: dict[str, list[Pass]] = {}
         self.by_stage: dict[str, list[Pass]] = {}
+        self._by_replica: dict[tuple[str, str], list[Pass]] = {}
         for one in run.passes:
             self.by_device.setdefault(one.device, []).append(one)
             self.by_stage.setdefault(one.stage, []).append(one)
+            self._by_replica.setdefault((one.stage, one.device), []).append(one)
         self._told_passes = _told_passes(run)
         self._phases: dict[str, list[Phase]] = {}
         self._starts = {id(x): [one.start_ns for one in x] for x in self._all()}
         self._ends = {id(x): list(accumulate((p.end_ns for p in x), max)) for x in self._all()}
 
-    def device_of(self, stage: str) -> str | None:
-        """Where a stage computes; None where no pass of it was recorded."""
-        passes = self.by_stage.get(stage)
+    def device_of(self, stage: str, told: str = "") -> str | None:
+        """Where a stage computes: on the device it has `told`, else on its first; None where no
+        pass of it was recorded."""
+        passes = self._passes(stage, told)
         return passes[0].device if passes else None
 
-    def of_stage(self, stage: str, start_ns: int, end_ns: int) -> list[Pass]:
-        """Passes of a stage that run between two moments, if only partly."""
-        return self._between(self.by_stage.get(stage, _NONE), start_ns, end_ns)
+    def of_stage(self, stage: str, start_ns: int, end_ns: int, device: str = "") -> list[Pass]:
+        """Passes of a stage (on one device) that run between two moments, if only partly."""
+        return self._between(self._passes(stage, device), start_ns, end_ns)
 
-    def in_flight(self, stage: str, start_ns: int, end_ns: int) -> Intervals:
+    def in_flight(self, stage: str, start_ns: int, end_ns: int, device: str = "") -> Intervals:
         """When a stage had asked its device for a pass that was not over."""
-        passes = self.of_stage(stage, start_ns, end_ns)
+        passes = self.of_stage(stage, start_ns, end_ns, device)
         return union((one.submitted_ns, one.end_ns) for one in passes)
 
     def told_passes(self, stage: str) -> Intervals:
         """When a stage whose device keeps no log computed for anybody, by the turns' own spans."""
         return [] if stage in self.by_stage else self._told_passes.get(stage, [])
 
-    def beside(self, stage: str, start_ns: int, end_ns: int) -> list[Pass]:
+    def beside(self, stage: str, start_ns: int, end_ns: int, device: str = "") -> list[Pass]:
         """Passes of any stage on the device of `stage` that run between two moments."""
-        device = self.device_of(stage)
-        passes = self.by_device.get(device, _NONE) if device else _NONE
+        where = self.device_of(stage, device)
+        passes = self.by_device.get(where, _NONE) if where else _NONE
         return self._between(passes, start_ns, end_ns)
 
     def phases(self, turn: Turn) -> list[Phase]:
@@ -148,9 +156,14 @@ class Lanes:
         passes = self.of_stage(*phase.place)
         return [one for one in passes if phase.start_ns <= one.middle_ns <= phase.end_ns]
 
+    def _passes(self, stage: str, device: str) -> list[Pass]:
+        everywhere = self.by_stage.get(stage, _NONE)
+        return self._by_replica.get((stage, device), everywhere) if device else everywhere
+
     def _all(self) -> Iterator[list[Pass]]:
         yield from self.by_device.values()
         yield from self.by_stage.values()
+        yield from self._by_replica.values()
 
     def _between(self, passes: list[Pass], start_ns: int, end_ns: int) -> list[Pass]:
         if not passes:
@@ -209,7 +222,8 @@ def _phase(span: Span) -> Phase | None:
         return None
     serial = span.stage == MONOLITH
     stage = span.what if serial and state is State.RUNNING else span.stage
-    return Phase(stage, state, span.start_ns, span.end_ns, serial, span.piece)
+    device = device_name(str(span.more.get("device", "")))
+    return Phase(stage, state, span.start_ns, span.end_ns, serial, span.piece, device)
 
 
 def _held(found: Sequence[Phase]) -> list[Phase]:
@@ -226,7 +240,8 @@ def _held(found: Sequence[Phase]) -> list[Phase]:
 
 def _unreported_vocoder(turn: Turn, lanes: Lanes) -> list[Phase]:
     """A native vocoder writes no EVENTS: its last pass before a chunk arrived made that chunk."""
-    if VOCODER not in lanes.by_stage or any(span.stage == VOCODER for span in turn.spans):
+    reported = any(span.stage == VOCODER and span.what in _STATES for span in turn.spans)
+    if VOCODER not in lanes.by_stage or reported:
         return []
     found: list[Phase] = []
     for span in turn.spans:

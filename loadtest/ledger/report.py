@@ -9,15 +9,17 @@ from rich.console import Console
 
 from loadtest.ledger.console import rendered
 from loadtest.ledger.explanation import Explanation
+from loadtest.ledger.otlp import traces
 from loadtest.ledger.page import compared, explained
 from loadtest.ledger.trace import trace
 from loadtest.rulers import Slo
 
-REPORT, TRACE, LEDGER = "report.html", "trace.json", "ledger.json"
+REPORT, TRACE, OTLP, LEDGER = "report.html", "trace.json", "otlp.json", "ledger.json"
 
 
 def explain(folder: Path, *, slo: Slo | None = None, console: Console | None = None) -> Explanation:
-    """Account for a run: print it and write report.html, trace.json and ledger.json beside it.
+    """Account for a run: print it and write report.html, trace.json, otlp.json and ledger.json
+    beside it.
 
     Raises FileNotFoundError where the folder holds no run, KeyError for a missing key of a line.
     """
@@ -32,6 +34,7 @@ def write(told: Explanation) -> None:
     folder = told.run.folder
     _replace(folder / LEDGER, json.dumps(told.figures(), indent=1) + "\n")
     _replace(folder / TRACE, json.dumps(trace(told), separators=(",", ":")))
+    _replace(folder / OTLP, traces(told))
     _replace(folder / REPORT, explained(told))
 
 

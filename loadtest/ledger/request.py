@@ -123,7 +123,7 @@ def _running(phase: Phase, lanes: Lanes) -> Iterator[tuple[Cause, Intervals]]:
     A serial loop (the monolith) asks for nothing while it waits for another pass of its own, so all
     its time outside own passes is waiting for that pass.
     """
-    if lanes.device_of(phase.stage) is None:
+    if lanes.device_of(phase.stage, phase.device) is None:
         yield Cause.COMPUTING, [phase.interval]
         return
     own = lanes.own(phase)

@@ -71,6 +71,8 @@ class Turn:
     chunk_audio_ms: tuple[float, ...]
     end_ns: int
     spans: tuple[Span, ...]
+    traceparent: str = ""
+    """W3C trace context that it was sent with, if any."""
 
     @classmethod
     def parse(cls, entry: dict[str, Any]) -> "Turn":
@@ -86,6 +88,7 @@ class Turn:
             chunk_audio_ms=tuple(entry["chunk_audio_ms"]),
             end_ns=entry["end_ns"],
             spans=tuple(Span.parse(event) for event in entry["events"]),
+            traceparent=entry.get("traceparent", ""),
         )
 
     @property
@@ -175,6 +178,11 @@ class Run:
         return int(self.facts["measured_from_ns"]), int(self.facts["measured_to_ns"])
 
     @property
+    def ended_ns(self) -> int:
+        """When the last turn was over or given up."""
+        return int(self.facts.get("ended_ns", self.facts["measured_to_ns"]))
+
+    @property
     def wall_ns(self) -> int:
         """Length of the window."""
         return self.window[1] - self.window[0]
@@ -214,10 +222,10 @@ def _ended(turn: Turn, facts: Mapping[str, Any]) -> Turn:
 
 def _kept(line: dict[str, Any]) -> dict[str, Any]:
     fields = {key: line[key] for key in Pass.__slots__}
-    return {**fields, "device": _device(fields["device"]), "stage": plain(fields["stage"])}
+    return {**fields, "device": device_name(fields["device"]), "stage": plain(fields["stage"])}
 
 
-def _device(file: str) -> str:
+def device_name(file: str) -> str:
     """A device's name from its file's, without what makes files of many benches differ."""
     name = Path(file).stem
     return name.rsplit("-", 1)[-1] if name.startswith("tristage-") else name

@@ -68,7 +68,7 @@ def _decoding(lanes: Lanes, turn: Turn, device: str) -> Intervals:
     """When a turn runs in any decoding loop of a device; once, even in two loops."""
     running = (p for p in lanes.phases(turn) if p.state is State.RUNNING)
     loops = (p for p in running if kind(p.stage) is not Kind.ENCODER)
-    return union(p.interval for p in loops if lanes.device_of(p.stage) == device)
+    return union(p.interval for p in loops if lanes.device_of(p.stage, p.device) == device)
 
 
 def _person_time(streams: list[Interval], origin: int) -> tuple[Floats, Floats]:

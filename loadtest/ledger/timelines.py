@@ -8,14 +8,16 @@ from matplotlib.patches import Patch
 
 from loadtest.ledger.device import Idle
 from loadtest.ledger.explanation import Explanation
-from loadtest.ledger.intervals import Interval, intersection, total, union, within
+from loadtest.ledger.intervals import Interval, Intervals, intersection, total, union, within
 from loadtest.ledger.palette import CAUSES, IDLE, TEXT, bare, stage_colour
+from loadtest.ledger.phases import REMOTE
 from loadtest.ledger.request import Account, Cause, account
 from loadtest.ledger.run import NS_PER_MS, Turn
 
 BETWEEN = "on its way"
 SECOND_NS = 1_000_000_000
 BAR = 0.7
+FRAME = 0.86
 DEVICE_ROW = 1.5
 
 
@@ -29,8 +31,10 @@ def waterfall_figure(told: Explanation, percentile: float = 95.0) -> Figure:
         return figure
     rows = _rows(told, turn)
     told_account = account(turn, told.lanes)
-    for number, (_, intervals) in enumerate(rows):
+    remote = _remote(turn)
+    for number, (stage, intervals) in enumerate(rows):
         _colour_row(axes, number, intervals, told_account)
+        _frame(axes, number, remote.get(stage, []), turn)
     _mark_chunks(axes, len(rows), turn)
     axes.set_yticks(range(len(rows) + 1), [*(name for name, _ in rows), "chunks arrive"])
     axes.invert_yaxis()
@@ -41,8 +45,24 @@ def waterfall_figure(told: Explanation, percentile: float = 95.0) -> Figure:
         f"first audio after {_ms(turn, turn.sound[0][0]) if turn.sound else 0:.0f} ms"
     )
     bare(axes, keep_left=False)
-    _legend_of_causes(axes, told_account)
+    _legend_of_causes(axes, told_account, framed=bool(remote))
     return figure
+
+
+def _remote(turn: Turn) -> dict[str, Intervals]:
+    """Stage -> when another server had the turn there, from the proxy's call to its answers."""
+    found: dict[str, list[Interval]] = {}
+    for span in turn.spans:
+        if span.what == REMOTE:
+            found.setdefault(span.stage, []).append((span.start_ns, span.end_ns))
+    return {stage: union(intervals) for stage, intervals in found.items()}
+
+
+def _frame(axes: Axes, number: int, intervals: Intervals, turn: Turn) -> None:
+    times = [(_ms(turn, start), (end - start) / NS_PER_MS) for start, end in intervals]
+    place = (number - FRAME / 2, FRAME)
+    if times:
+        axes.broken_barh(times, place, facecolor="none", edgecolor=TEXT, linewidth=0.8)
 
 
 def _rows(told: Explanation, turn: Turn) -> list[tuple[str, list[Interval]]]:
@@ -69,11 +89,13 @@ def _mark_chunks(axes: Axes, number: int, turn: Turn) -> None:
     axes.plot(times, [number] * len(times), "|", color=TEXT, markersize=11, markeredgewidth=1.6)
 
 
-def _legend_of_causes(axes: Axes, told: Account) -> None:
+def _legend_of_causes(axes: Axes, told: Account, *, framed: bool) -> None:
     seen = [(cause, total(told.parts[cause]) / NS_PER_MS) for cause in Cause]
     handles = [
         Patch(color=CAUSES[cause], label=f"{cause}: {ms:.0f} ms") for cause, ms in seen if ms > 0.5
     ]
+    if framed:
+        handles.append(Patch(facecolor="none", edgecolor=TEXT, label="asked of another server"))
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.05))
 
 

@@ -11,9 +11,9 @@ from itertools import groupby
 from pathlib import Path
 from uuid import uuid4
 
-import psutil
 from rich.progress import Progress
 
+from deploy.cluster.stubs import kill, stubs
 from deploy.launcher import Server
 from deploy.settings import Settings
 from loadtest.device import Delays, Emulation, Profile, create, named
@@ -23,7 +23,6 @@ from loadtest.seed.experiment import ROOT, Experiment, Setup
 
 MEMORY = Path("/dev/shm")
 PROFILES = ROOT / "loadtest" / "profiles"
-STUB = "triton_python_backend_stub"
 
 
 def execute(experiments: Sequence[Experiment], out: Path) -> dict[str, Explanation]:
@@ -142,21 +141,12 @@ def _kill_now_and_then(one: Experiment, server: Server) -> None:
 
 
 def _kill_and_reload(server: Server, model: str) -> None:
-    victims = [
-        process
-        for process in psutil.Process(server.pid).children(recursive=True)
-        if _runs(process.cmdline(), model)
-    ]
+    victims = stubs(server.pid, [model])
     if not victims:
         raise RuntimeError(f"{model} has no process to kill")
-    for process in victims:
-        process.kill()
+    for victim in victims:
+        kill(victim)
     server.reload(model)
-
-
-def _runs(command: Sequence[str], model: str) -> bool:
-    """Whether this is the stub of `model`; a process that has ended has no command."""
-    return STUB in "".join(command[:1]) and any(part.startswith(f"{model}_") for part in command)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -1,7 +1,8 @@
 """Whole runs: people in front of a monolith or of the stages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 from loadtest.baselines.monolith import rules
@@ -61,6 +62,9 @@ class Staging:
     speech_apart: bool = False
     """On devices of their own."""
 
+    speak_replicas: int = 1
+    """The first where speaking is, each further one on a device of its own."""
+
     join_at_once: bool = True
     """False: at most one newcomer per step, as a batch does whose prompts are long."""
 
@@ -91,7 +95,8 @@ def stages(
     """People in front of the profile's stages; `busy` is of the device of thinking."""
     clock, shared = Clock(), Device()
     encoding = Device() if staging.encoder_apart else shared
-    speaking = Device() if staging.speech_apart else shared
+    speaking = [Device() if staging.speech_apart else shared]
+    speaking += [Device() for _ in range(staging.speak_replicas - 1)]
 
     def place(device: Device) -> Place:
         return Place(clock, Costs(profile, speed), device, staging.wakeup_ms / 1000)
@@ -99,7 +104,8 @@ def stages(
     def people() -> People:
         return crowd_of_people
 
-    think, running = _answering(profile, place(shared), place(speaking), people, staging)
+    places = [place(device) for device in speaking]
+    think, running = _answering(profile, place(shared), places, people, staging)
     encoder = Encoder(
         place(encoding),
         think.send,
@@ -108,19 +114,19 @@ def stages(
         consideration=staging.consideration,
     )
     crowd_of_people = People(clock, crowd.people, encoder.send, crowd.stagger_s)
-    return _figures(clock, crowd_of_people, [shared, encoding, speaking], profile, crowd)
+    return _figures(clock, crowd_of_people, [shared, encoding, *speaking], profile, crowd)
 
 
 def _answering(
     profile: Profile,
     thinking: Place,
-    speaking: Place,
+    speaking: Sequence[Place],
     people: Callable[[], People],
     staging: Staging,
 ) -> tuple[Steps, Callable[[], int]]:
-    """The stages behind the encoder, and a count of their running streams."""
+    """The stages behind the encoder, and a count of the streams that run on thinking's device."""
     if "acoustic" in profile.stages:
-        return _diffusing(profile, thinking, speaking, people, staging)
+        return _diffusing(profile, thinking, speaking[0], people, staging)
     chunk = profile.stages["speak"].steps_per_chunk
 
     def spoke(talk: Talk, step: int) -> None:
@@ -131,9 +137,15 @@ def _answering(
         people().answered(talk)
 
     once = staging.join_at_once
-    speak = Steps(speaking, "speak", answered, spoke, join_at_once=once)
-    think = Steps(thinking, "think", speak.send, join_at_once=once)
-    return think, lambda: think.running + speak.running
+    speak = [Steps(one, "speak", answered, spoke, join_at_once=once) for one in speaking]
+    think = Steps(thinking, "think", partial(_to_least, speak), join_at_once=once)
+    beside = [one for one in speak if one.device is thinking.device]
+    return think, lambda: think.running + sum(one.running for one in beside)
+
+
+def _to_least(replicas: Sequence[Steps], talk: Talk) -> None:
+    """As the product chooses: the replica with the fewest turns."""
+    min(replicas, key=lambda one: one.running).send(talk)
 
 
 def _diffusing(

@@ -165,6 +165,11 @@ class Steps:
             self._place.clock.at(self._place.clock.now, self._step)
 
     @property
+    def device(self) -> Device:
+        """What its steps run on."""
+        return self._place.device
+
+    @property
     def running(self) -> int:
         """Streams in the batch or about to join it."""
         return len(self.batch.members())

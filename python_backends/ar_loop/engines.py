@@ -5,9 +5,11 @@ from python_backends.slot_engine.command import (
     OUTPUTS,
     Command,
     Result,
+    StepEngine,
     from_outputs,
     to_inputs,
 )
+from python_backends.slot_engine.engine import SlotPoolEngine
 
 
 class BlsEngine:
@@ -22,3 +24,11 @@ class BlsEngine:
         """See StepEngine."""
         outputs = self._call(self._model, to_inputs(command), OUTPUTS)
         return from_outputs(outputs, command, self._width)
+
+
+def pool_bytes(engine: StepEngine) -> int:
+    """Memory of the pools that an engine keeps in this process."""
+    if not isinstance(engine, SlotPoolEngine):
+        return 0
+    pools = (*engine.pools.kv.values(), *engine.pools.context.values())
+    return sum(pool.nbytes for pool in pools)

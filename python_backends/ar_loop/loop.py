@@ -13,7 +13,7 @@ import numpy as np
 
 from python_backends.ar_loop.sequence import Sequence, Task, Work
 from python_backends.ar_loop.settings import LoopSettings
-from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.errors import (
     Cancelled,
@@ -46,6 +46,7 @@ class DecodeLoop:
         settings: LoopSettings,
         clock: Callable[[], float] = time.monotonic,
         publish: Callable[[int], None] = lambda running: None,
+        meters: Meters | None = None,
     ) -> None:
         self.batch: ContinuousBatch[Sequence] = ContinuousBatch(
             settings.slots, settings.capacity, settings.prefill_chunk, settings.join_tokens
@@ -55,8 +56,10 @@ class DecodeLoop:
         self._settings = settings
         self._clock = clock
         self._publish = publish
+        self._meters = meters or Meters()
         self._number = RESTART
         self._step_s = DEFAULT_STEP_S
+        self._landed_after_s: float | None = None
         self._flight: _Flight | None = None
         self._cancels: list[str] = []
         self._losses: list[tuple[Request, StageError]] = []
@@ -68,6 +71,7 @@ class DecodeLoop:
     def run(self, inbox: Inbox) -> None:
         """Serve until closed; waits only when no sequence is open."""
         self._inbox = inbox
+        self._meter()
         try:
             while all(map(self._serve, inbox.take(0 if self.busy else None))):
                 self.step()
@@ -87,6 +91,7 @@ class DecodeLoop:
         self._launch()
         self._deliver(drawn)
         self._look()
+        self._meter()
 
     def _land(self) -> "list[_Drawn]":
         """Wait for the step under way; whoever ended with it leaves the batch."""
@@ -98,7 +103,8 @@ class DecodeLoop:
         except StageError as error:
             self._abort(error)
             return []
-        self._step_s += 0.05 * (self._clock() - flight.since - self._step_s)
+        self._landed_after_s = self._clock() - flight.since
+        self._step_s += 0.05 * (self._landed_after_s - self._step_s)
         self.batch.commit(flight.plan)
         drawn = _drawn(flight.plan, result)
         for one in drawn:
@@ -164,6 +170,20 @@ class DecodeLoop:
             elif request.cancelled:
                 self._cancels.append(request.turn)
 
+    def _meter(self) -> None:
+        """Tell what the steps are like, while one is under way."""
+        if self._landed_after_s is not None:
+            self._meters.step(self._landed_after_s)
+            self._landed_after_s = None
+        running = 0
+        if self._flight is not None:
+            running = len(self._flight.plan.members)
+            for request in _begun(self._flight.plan):
+                waited_s = self._flight.since - request.arrived_ns / 1e9
+                self._meters.observe("queue_seconds", waited_s)
+        free = self._settings.slots - running
+        self._meters.slots(running=running, waiting=len(self.batch.waiting), free=free)
+
     def _serve(self, event: Event) -> bool:
         """Handle one event; False ends the loop."""
         match event:
@@ -182,7 +202,10 @@ class DecodeLoop:
     def _open(self, request: Request) -> None:
         try:
             self._refuse_if_full()
-            self._join(self._task.open(request))
+            sequences = self._task.open(request)
+            for first in sequences[:1]:
+                first.opens_request = True
+            self._join(sequences)
         except StageError as error:
             self._losses.append((request, error))
 
@@ -262,6 +285,13 @@ def _prefill(chunk: Chunk[Sequence]) -> Prefill:
         sampling=one.sampling,
         context=one.context if chunk.start == 0 else {},
     )
+
+
+def _begun(plan: Plan[Sequence]) -> list[Request]:
+    """The requests for which nothing was computed before this plan."""
+    chunks = (plan.chunk, *plan.joins) if plan.chunk is not None else plan.joins
+    firsts = [chunk.member.payload for chunk in chunks if chunk.start == 0]
+    return [one.request for one in firsts if one.opens_request]
 
 
 def _decode(plan: Plan[Sequence]) -> Decode | None:

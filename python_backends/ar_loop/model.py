@@ -1,6 +1,6 @@
 """Triton model class of the AR loop."""
 
-from python_backends.ar_loop.engines import BlsEngine
+from python_backends.ar_loop.engines import BlsEngine, pool_bytes
 from python_backends.ar_loop.loop import DecodeLoop
 from python_backends.ar_loop.sequence import Task
 from python_backends.ar_loop.settings import LoopSettings
@@ -19,7 +19,10 @@ class TritonPythonModel(StageBackend):
         settings = config.settings(LoopSettings)
         task = _task(config, settings)
         row = Board().row(config.name)
-        return DecodeLoop(task, _engine(config, settings, task), settings, publish=row.write)
+        engine = _engine(config, settings, task)
+        if held := pool_bytes(engine):
+            self.meters.gauge("bytes", held)
+        return DecodeLoop(task, engine, settings, publish=row.write, meters=self.meters)
 
 
 def _task(config: ModelConfig, settings: LoopSettings) -> Task:

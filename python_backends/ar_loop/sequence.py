@@ -29,6 +29,9 @@ class Sequence:
         self.last = np.zeros_like(prompt[-1])
         """What the next decode step is fed: [] or [width]."""
 
+        self.opens_request = False
+        """It is the first one that is computed for its request."""
+
     def advance(self, token: Tokens) -> bool:
         """Take note of a token [width] just drawn; True when it ends the sequence.
 

@@ -10,6 +10,7 @@ from python_backends.bridge.calls import call
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.events import span
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox, Wake
+from python_backends.bridge.meters import Meters
 from python_backends.bridge.options import Options
 from python_backends.bridge.plain import PlainBackend
 from python_backends.bridge.request import Request
@@ -23,6 +24,7 @@ __all__ = [
     "Closed",
     "Inbox",
     "Loop",
+    "Meters",
     "ModelConfig",
     "Options",
     "PlainBackend",

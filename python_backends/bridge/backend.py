@@ -9,11 +9,15 @@ from typing import Any, Protocol
 
 import triton_python_backend_utils as pb_utils
 
+from python_backends.bridge import events
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
-from python_backends.bridge.gauges import OpenRequests
+from python_backends.bridge.figures import Figures
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox
+from python_backends.bridge.metered import MeteredRequest
+from python_backends.bridge.meters import Tally
 from python_backends.bridge.outbox import Outbox
+from python_backends.bridge.publisher import Publisher
 from python_backends.bridge.request import Request
 from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
 
@@ -32,14 +36,18 @@ class Loop(Protocol):
 class StageBackend:
     """Base of the stages' TritonPythonModel; a stage supplies `make_loop`.
 
-    A request with the CONTROL input is answered here: {"cancel": turn id} or {"probe": true}.
+    A request with the CONTROL input is answered here: {"cancel": turn id}; {"probe": true}, which
+    fails if the stage is out of service; {"clock": true}, a probe that is answered with EVENTS.
     """
 
     remembers_cancels = True
     """Refuse what still arrives of a cancelled turn."""
 
     def make_loop(self, config: ModelConfig) -> Loop:
-        """The stage itself; called when the model loads, and again after a bug has ended a loop."""
+        """The stage itself; called when the model loads, and again after a bug has ended a loop.
+
+        It may tell `self.meters` what goes to /metrics.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def initialize(self, args: Mapping[str, str]) -> None:
@@ -49,18 +57,26 @@ class StageBackend:
         self._inbox = Inbox()
         self._dead = DeadTurns()
         self._open: set[Request] = set()
-        self._gauge = OpenRequests(self._config.name)
-        self._outbox = Outbox(self._config.name)
+        self.meters = Tally()
+        self._figures = Figures(self._config.name)
         self._lock = threading.Lock()
         self._broken = self._closing = False
+        self._told_open = -1
         self._loop = self.make_loop(self._config)
+        self._tell_open()
+        self._outbox = Outbox(self._config.name)
+        self._publisher = Publisher(
+            self._config.name, self.meters, self._figures, also=self._tell_open
+        )
         self._thread = threading.Thread(target=self._serve, name=self._config.name)
         self._thread.start()
 
     def execute(self, requests: list[Any]) -> None:
         """Enqueue; nothing is answered here but control requests and refusals."""
         for native in requests:
-            request = Request(native, self._config.name, self._ended, self._outbox.post)
+            request = MeteredRequest(
+                native, self._config.name, self._ended, self._outbox.post, self.meters
+            )
             try:
                 self._accept(request)
             except StageError as error:
@@ -76,20 +92,20 @@ class StageBackend:
             self._inbox.put(Closed())
         self._thread.join()
         self._outbox.close()
-        self._gauge.close()
+        self._publisher.close()
+        self._figures.close()
 
-    def _accept(self, request: Request) -> None:
-        if request.optional("CONTROL") is not None:
+    def _accept(self, request: MeteredRequest) -> None:
+        if request.is_control:
             self._control(request)
             return
         request.parse_options()
         if self.remembers_cancels and request.turn in self._dead:
             raise Cancelled("the turn was cancelled before this stage began it")
         with self._lock:
-            if self._broken:
-                raise StageFailed("the stage could not be restarted after a failure")
+            self._refuse_if_broken()
             self._open.add(request)
-            self._gauge.set(len(self._open))
+            self._tell_whether_open()
             self._inbox.put(Arrived(request))
 
     def _control(self, request: Request) -> None:
@@ -102,18 +118,41 @@ class StageBackend:
                 self._dead.add(turn)
                 with self._lock:
                     self._inbox.put(CancelTurn(turn))
-            case {"probe": True} if not self._broken:
-                pass
             case {"probe": True}:
-                raise StageFailed("the stage could not be restarted after a failure")
+                self._refuse_if_broken()
+            case {"clock": True}:
+                self._refuse_if_broken()
+                request.finish({"EVENTS": events.clock(self._config.name)})
             case _:
-                raise InvalidInput('CONTROL accepts {"cancel": turn id} and {"probe": true}')
+                raise InvalidInput(
+                    'CONTROL accepts {"cancel": turn id}, {"probe": true} and {"clock": true}'
+                )
         request.acknowledge()
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken:
+            raise StageFailed("the stage could not be restarted after a failure")
 
     def _ended(self, request: Request) -> None:
         with self._lock:
             self._open.discard(request)
-            self._gauge.set(len(self._open))
+            self._tell_whether_open()
+
+    def _tell_open(self) -> None:
+        """Every now and then, as other figures are told."""
+        with self._lock:
+            self._tell_how_many()
+
+    def _tell_whether_open(self) -> None:
+        """At once whether anything is open at all: who looks for a leak, or waits until a server
+        is idle, must not read what was so before."""
+        if not self._open or self._told_open == 0:
+            self._tell_how_many()
+
+    def _tell_how_many(self) -> None:
+        if self._told_open != len(self._open):
+            self._told_open = len(self._open)
+            self._figures.tell("open_requests", (), self._told_open)
 
     def _serve(self) -> None:
         """Run the loop; a bug ends every open request with an error, and a fresh loop goes on."""

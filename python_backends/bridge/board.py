@@ -18,7 +18,8 @@ VARIABLE = "TRISTAGE_BOARD"
 DEFAULT = "/dev/shm/tristage-board"
 ROWS = 64
 FRESH_NS = 1_000_000_000
-_ROW = struct.Struct("<32s i d q")
+NAME_BYTES = 32
+_ROW = struct.Struct(f"<{NAME_BYTES}s i d q")
 _SIZE = ROWS * _ROW.size
 
 
@@ -37,13 +38,14 @@ class Board:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def row(self, stage: str) -> "Row":
-        """The row of a stage, taken on first use. ValueError when the board is full."""
-        name = stage.encode()[:32].ljust(32, b"\0")
+        """The row of a stage of this process, taken on first use, from a process that has ended
+        where it can be. ValueError when the board is full."""
+        name = _name(stage)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             for number in range(ROWS):
-                found = self._memory[number * _ROW.size : number * _ROW.size + 32]
-                if found in (name, bytes(32)):
+                found = self._memory[number * _ROW.size : number * _ROW.size + NAME_BYTES]
+                if found == name or _is_free(found):
                     _ROW.pack_into(self._memory, number * _ROW.size, name, 0, 0.0, 0)
                     return Row(self._memory, number * _ROW.size, name)
         finally:
@@ -59,6 +61,18 @@ class Board:
             for _, running, slack_s, written_ns in rows
             if running > 0 and now - written_ns < FRESH_NS
         ]
+
+
+def _name(stage: str) -> bytes:
+    """A stage may have replicas, each with streams of its own."""
+    owner = f"{os.getpid()}:{stage}"
+    return owner.encode()[:NAME_BYTES].ljust(NAME_BYTES, b"\0")
+
+
+def _is_free(name: bytes) -> bool:
+    """Nobody has taken the row, or whoever did is gone."""
+    owner = name.partition(b":")[0]
+    return not owner.isdigit() or not Path(f"/proc/{int(owner)}").exists()
 
 
 class Row:

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,18 @@ def now_ns() -> int:
     return time.monotonic_ns()
 
 
+@cache
+def host() -> str:
+    """The machine whose clock that is, and which of its boots: the clock starts anew with each."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 def span(
     stage: str, turn: str, what: str, start_ns: int, end_ns: int, *, piece: int = 0, **more: Any
 ) -> bytes:
     """One entry of EVENTS; `more` is free-form.
 
-    `what` is "queue", "build", "gather", "first_token", "compute" or "relay".
+    `what` is "queue", "build", "gather", "first_token", "compute", "relay", or "clock".
     """
     entry = {
         "stage": stage,
@@ -31,6 +39,12 @@ def span(
         **more,
     }
     return json.dumps(entry, separators=(",", ":")).encode()
+
+
+def clock(stage: str) -> NDArray[np.object_]:
+    """EVENTS [1, 1] that tells the time of this machine, and which machine it is."""
+    now = now_ns()
+    return appended(None, span(stage, "", "clock", now, now, host=host()))
 
 
 def appended(events: NDArray[np.object_] | None, *spans: bytes) -> NDArray[np.object_]:

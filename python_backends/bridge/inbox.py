@@ -1,7 +1,10 @@
 """What reaches a stage's loop: one queue, small frozen events."""
 
+import asyncio
 import queue
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from python_backends.bridge.request import Request
@@ -41,10 +44,25 @@ class Inbox:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._wake: Callable[[], object] = lambda: None
 
     def put(self, event: Event) -> None:
         """Add an event; never blocks."""
         self._queue.put(event)
+        self._wake()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Events as they come, for a loop that runs on asyncio; without end."""
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = partial(loop.call_soon_threadsafe, arrived.set)
+        try:
+            while True:
+                arrived.clear()
+                for event in self.take(0):
+                    yield event
+                await arrived.wait()
+        finally:
+            self._wake = lambda: None
 
     def take(self, timeout_s: float | None) -> list[Event]:
         """All events that are here. With none, wait for the first one: `timeout_s` seconds, None

@@ -4,6 +4,7 @@ Parameters travel unchanged through an ensemble: every stage parses all of them 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,6 +12,10 @@ from typing import Any
 from python_backends.errors import InvalidInput
 
 MAX_SEED = 2**63 - 1
+_IDS = "-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+TRACEPARENT = re.compile(f"00{_IDS}|(?!00|ff)[0-9a-f]{{2}}{_IDS}(?:-[!-~]{{0,200}})?")
+"""https://www.w3.org/TR/trace-context/: a version of the future may say more behind the flags,
+within reason; ids of zeros alone and version ff are invalid."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class Options:
     deadline_ms: int = 0
     """After so long `turn` ends an answer that is not complete; 0 is never."""
 
+    traceparent: str = ""
+    """W3C trace context of the turn, passed on as it is; empty is none."""
+
     def __post_init__(self) -> None:
         _within("max_tokens", self.max_tokens, 1, 256)
         _within("temperature", self.temperature, 0, 2)
@@ -54,6 +62,9 @@ class Options:
         _within("deadline_ms", self.deadline_ms, 0, 3_600_000)
         if self.solver not in ("", "euler", "midpoint"):
             raise InvalidInput(f"solver {_shown(self.solver)} is neither 'euler' nor 'midpoint'")
+        if self.traceparent and not TRACEPARENT.fullmatch(self.traceparent):
+            wrong = _shown(self.traceparent)
+            raise InvalidInput(f"traceparent {wrong} is not version-traceid-parentid-flags in hex")
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> "Options":

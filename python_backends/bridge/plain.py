@@ -8,6 +8,7 @@ import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 from python_backends.bridge.config import ModelConfig
+from python_backends.bridge.figures import Figures
 from python_backends.bridge.tensors import to_tensors
 from python_backends.errors import StageError, StageFailed
 
@@ -23,14 +24,25 @@ class PlainBackend:
         """Outputs for one request's inputs; both are views valid during the call only."""
         raise NotImplementedError(type(self).__name__)
 
+    def held_bytes(self) -> int:
+        """What its pools take once it is loaded; 0 for a model without pools."""
+        return 0
+
     def initialize(self, args: Mapping[str, str]) -> None:
         """Called by Triton when the model loads."""
         self._config = ModelConfig.from_args(args)
         self.load(self._config)
+        self._figures = Figures(self._config.name)
+        if held := self.held_bytes():
+            self._figures.tell("bytes", (), held)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Called by Triton: one response a request, an expected failure as that one's error."""
         return [self._answer(native) for native in requests]
+
+    def finalize(self) -> None:
+        """Called by Triton when the model unloads."""
+        self._figures.close()
 
     def _answer(self, native: Any) -> Any:
         try:

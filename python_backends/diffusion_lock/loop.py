@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.diffusion_lock.chunks import VocoderInput
 from python_backends.diffusion_lock.flow import Call, FlowDecoder, Outcome
@@ -49,8 +49,10 @@ class AcousticLoop:
         voice: Voice,
         call: Call,
         clock: Callable[[], float] = time.monotonic,
+        meters: Meters | None = None,
     ) -> None:
         self._settings = settings
+        self._meters = meters or Meters()
         self._voice = voice
         self._clock = clock
         self._flow = FlowDecoder(call, settings.condition_model, settings.step_model)
@@ -67,10 +69,12 @@ class AcousticLoop:
         """Serve events until Closed; its thread ends with it."""
         self._inbox = inbox
         with ThreadPoolExecutor(1, "flow") as self._compute:
+            self._meter_slots()
             while all(map(self._serve, inbox.take(self._patience_s()))):
                 self._start()
                 self._emit()
                 self._give_up_stuck()
+                self._meter_slots()
 
     def check_integrity(self) -> None:
         """Open pieces are exactly those that wait, run, or are held back."""
@@ -126,7 +130,8 @@ class AcousticLoop:
             options.steps or self._settings.steps,
             options.solver or self._settings.solver,
         )
-        self._lock.add(piece, key, self._clock(), later_piece=piece.number > 0)
+        piece.queued_s = self._clock()
+        self._lock.add(piece, key, piece.queued_s, later_piece=piece.number > 0)
 
     def _retry_after_ms(self) -> int:
         """When the batches now ahead will have left."""
@@ -149,10 +154,14 @@ class AcousticLoop:
             piece.note("queue", piece.request.arrived_ns / 1e9, now, **about)
         future = self._compute.submit(self._flow.decode, batch.key, batch.pieces)
         future.add_done_callback(lambda done: self._inbox.put(Wake(_Decoded(batch, done))))
+        for piece in batch.pieces:
+            self._meters.observe("lock_seconds", now - piece.queued_s)
+            self._meters.observe("queue_seconds", now - piece.request.arrived_ns / 1e9)
 
     def _decoded(self, batch: _Batch, outcomes: list[Outcome]) -> None:
         now = self._clock()
         self._batch, self._batch_s = None, now - batch.start_s
+        self._meters.step(self._batch_s)
         self._lock.finish()
         for piece, outcome in zip(batch.pieces, outcomes, strict=True):
             if piece.error is not None:
@@ -173,6 +182,12 @@ class AcousticLoop:
                 self._lose(piece, _gone())
             if piece in self._open:
                 self._turns.submit(piece, self._clock(), partial(self._send, piece))
+
+    def _meter_slots(self) -> None:
+        """Pieces in the batch, pieces that wait for one, and room that the batch has left."""
+        running = len(self._lock.running)
+        free = self._settings.max_batch - running
+        self._meters.slots(running=running, waiting=self._lock.waiting, free=free)
 
     def _send(self, piece: Piece) -> None:
         seed = piece.request.options.seed

@@ -13,5 +13,7 @@ class TritonPythonModel(StageBackend):
         """The loop that owns the flow decoder's queue."""
         settings = config.settings(AcousticSettings)
         if settings.leaf:
-            return AcousticLoop(settings, *plugin.load(settings.leaf)(config, settings))
-        return AcousticLoop(settings, Voice.load(config.artefact("speech.json")), call)
+            voice, emulated = plugin.load(settings.leaf)(config, settings)
+            return AcousticLoop(settings, voice, emulated, meters=self.meters)
+        voice = Voice.load(config.artefact("speech.json"))
+        return AcousticLoop(settings, voice, call, meters=self.meters)

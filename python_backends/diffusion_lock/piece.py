@@ -30,6 +30,9 @@ class Piece:
     frames: NDArray[np.float32] | None = None
     """[T, 66], once decoded."""
 
+    queued_s: float = 0.0
+    """Since when it has waited to be decoded."""
+
     made_s: float | None = None
     """When its sound was ready to leave."""
 

@@ -30,6 +30,9 @@ class Member:
     built: Any = None
     """Features, between build and pass."""
 
+    ready_s: float = 0.0
+    """When its features were ready."""
+
     result: Any = None
 
     @property
@@ -45,6 +48,9 @@ class Clip:
     request: Request
     members: list[Member] = field(default_factory=list)
     error: StageError | None = None
+    begun: bool = False
+    """A pass has been started with a window of it."""
+
     spans: list[bytes] = field(default_factory=list)
 
     @classmethod

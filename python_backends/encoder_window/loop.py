@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.encoder_window.clip import Clip, Member, State
 from python_backends.encoder_window.leaf import Encoded, Leaf
@@ -59,8 +59,10 @@ class EncodeLoop:
         leaf: Leaf,
         clock: Callable[[], float] = time.monotonic,
         streams: Callable[[], Sequence[Streams]] = tuple,
+        meters: Meters | None = None,
     ) -> None:
         self._settings = settings
+        self._meters = meters or Meters()
         self._streams = streams
         self._stall = settings.stall_budget
         self._clock = clock
@@ -86,8 +88,10 @@ class EncodeLoop:
             ThreadPoolExecutor(self._settings.build_workers, "build") as self._builders,
             ThreadPoolExecutor(1, "encoder") as self._passes,
         ):
+            self._meter_slots()
             while all(map(self._serve, inbox.take(self._patience_s()))):
                 self._release()
+                self._meter_slots()
 
     def check_integrity(self) -> None:
         """Clips are open, and everything not done is somewhere."""
@@ -156,7 +160,8 @@ class EncodeLoop:
         features = done.result()
         member.built, member.state = features.values, State.READY
         member.clip.note(member, "build", features.start_s, features.end_s)
-        self._window.ready(member, member.bucket, self._clock())
+        member.ready_s = self._clock()
+        self._window.ready(member, member.bucket, member.ready_s)
 
     def _patience_s(self) -> float | None:
         """How long the loop may sleep: until a window ends while the encoder is free, or until it
@@ -209,6 +214,22 @@ class EncodeLoop:
         built = [member.built for member in batch.items]
         future = self._passes.submit(self._leaf.encode, built)
         future.add_done_callback(lambda done: self._inbox.put(Wake(_Encoded(batch, done))))
+        self._meter_release(batch, now)
+
+    def _meter_release(self, batch: Release[Hashable, Member], now: float) -> None:
+        self._meters.count("releases_total", reason=str(batch.reason))
+        for member in batch.items:
+            self._meters.observe("window_seconds", now - member.ready_s)
+            if not member.clip.begun:
+                member.clip.begun = True
+                waited_s = now - member.clip.request.arrived_ns / 1e9
+                self._meters.observe("queue_seconds", waited_s)
+
+    def _meter_slots(self) -> None:
+        """Members of the pass, members that are built or ready, and room that the pass has left."""
+        running = len(self._running.items) if self._running else 0
+        free = self._settings.max_batch - running
+        self._meters.slots(running=running, waiting=self._window.waiting, free=free)
 
     def _note_queue(self, member: Member, batch: Release[Hashable, Member], now: float) -> None:
         arrived_s = member.clip.request.arrived_ns / 1e9
@@ -221,6 +242,7 @@ class EncodeLoop:
     def _encoded(self, batch: Release[Hashable, Member], encoded: Encoded) -> None:
         start_s, now = self._released_at, self._clock()
         self._running, self._free_since, self._batch_s = None, now, now - start_s
+        self._meters.step(self._batch_s)
         if self._stall is not None:
             self._stall.learn(len(batch.items), encoded.device_s)
         for member, outcome in zip(batch.items, encoded.outcomes, strict=True):
@@ -241,6 +263,8 @@ class EncodeLoop:
 
     def _answer_held(self) -> None:
         held, self._held = self._held, []
+        if held and self._stall is not None:
+            self._stall.answered(len(held))
         for clip, since_s in held:
             for member in clip.members:
                 clip.note(member, "gather", since_s, self._clock())

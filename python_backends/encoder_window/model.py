@@ -14,4 +14,4 @@ class TritonPythonModel(StageBackend):
         settings = config.settings(EncodeSettings)
         make = plugin.load(settings.leaf) if settings.leaf else None
         leaf = make(config, settings) if make else Whisper(settings, call)
-        return EncodeLoop(settings, leaf, streams=Board().streams)
+        return EncodeLoop(settings, leaf, streams=Board().streams, meters=self.meters)

@@ -7,8 +7,8 @@ import uuid
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.events import now_ns
 from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
-from python_backends.front_door.relay import Outputs, Peer
 from python_backends.front_door.settings import DoorSettings
+from python_backends.peer import Outputs, Peer
 
 TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
 POLL_S = 0.02
@@ -35,19 +35,17 @@ class Door:
 
     async def _serve(self, inbox: Inbox) -> None:
         self._peer = Peer(self._address)
-        loop = asyncio.get_running_loop()
         try:
-            while True:
-                for event in await loop.run_in_executor(None, inbox.take, None):
-                    match event:
-                        case Arrived(request):
-                            self._admit(request)
-                        case CancelTurn(turn):
-                            self._stop(turn)
-                        case Wake():
-                            pass
-                        case Closed():
-                            return
+            async for event in inbox.events():
+                match event:
+                    case Arrived(request):
+                        self._admit(request)
+                    case CancelTurn(turn):
+                        self._stop(turn)
+                    case Wake():
+                        pass
+                    case Closed():
+                        return
         finally:
             await self._drain()
 
@@ -121,8 +119,8 @@ class Door:
             silence_s=self._settings.no_progress_ms / 1000,
         )
         async with contextlib.aclosing(responses):
-            async for outputs in responses:
-                request.send(self._stamped(request, outputs))
+            async for answer in responses:
+                request.send(self._stamped(request, answer.outputs))
 
     def _stamped(self, request: Request, outputs: Outputs) -> Outputs:
         """The response with a span of the front door itself behind its events."""

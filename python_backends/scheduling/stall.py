@@ -7,7 +7,8 @@ with nobody running, the encoder is not limited.
 With `gather_s` the encoder also waits a little for running streams to end, the longer the more are
 ready, and while nobody runs it answers nobody before everybody who is ready has been encoded: then
 people start to decode together, in large batches, instead of standing still for each other's passes
-one by one.
+one by one. Those who were answered together are expected to come back together: the first of them
+waits for the others as well.
 """
 
 import math
@@ -20,6 +21,9 @@ HOLD = 30
 PATIENCE = 0.25
 """Each ready member, from the fourth on, adds so many times `gather_s` to the wait for streams to
 end: for a crowd it pays to wait until the last stream has ended, for one caller it does not."""
+
+COMPANY = 0.5
+"""When so large a part of those who were last answered together is ready, nobody waits for more."""
 
 SMOOTHING = 0.2
 """Weight of the newest measurement of a batch size."""
@@ -42,6 +46,11 @@ class StallBudget:
         self.max_stall_s = max_stall_s
         self.gather_s = gather_s
         self._seconds: dict[int, float] = {}
+        self._wave = 0
+
+    def answered(self, members: int) -> None:
+        """So many were answered at once."""
+        self._wave = members
 
     def learn(self, members: int, seconds: float) -> None:
         """A pass of so many members took so long."""
@@ -51,9 +60,12 @@ class StallBudget:
     def may_start(
         self, now: float, ready_since: float, ready: int, stages: Iterable[Streams]
     ) -> bool:
-        """A pass for `ready` members need not wait any longer for running streams to end."""
-        patience_s = self.gather_s * max(1.0, PATIENCE * ready)
-        return now - ready_since >= patience_s or not _anybody(stages)
+        """A pass for `ready` members need not wait any longer, for running streams to end or for
+        others to come."""
+        waited_s = now - ready_since
+        if _anybody(stages):
+            return waited_s >= self.gather_s * max(1.0, PATIENCE * ready)
+        return waited_s >= self.gather_s or ready >= COMPANY * self._wave
 
     def may_answer(self, now: float, held_since: float, stages: Iterable[Streams]) -> bool:
         """Answers need not be held any longer while others are being encoded."""

@@ -10,6 +10,7 @@ from python_backends.ar_loop.loop import DecodeLoop
 from python_backends.ar_loop.sequence import Sequence, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
+from python_backends.bridge.meters import Tally
 from python_backends.errors import InvalidInput, StageFailed
 from python_backends.slot_engine.command import Command, Drawn, Result, Tokens
 from tests import fakes
@@ -448,3 +449,81 @@ def test_unknown_tasks_and_engines_are_refused_at_load() -> None:
         LoopSettings(**{**known, "engine": "gpu"})
     with pytest.raises(ValueError, match="transcribe"):
         LoopSettings(**{**known, "task": json.dumps("x")})
+
+
+class Metered(Bench):
+    """Its clock stands still unless the test moves it."""
+
+    def __init__(self, task: CountTask | None = None) -> None:
+        super().__init__()
+        self.now, self.tally = 0.0, Tally()
+        self.loop = DecodeLoop(
+            task or self.task, self.engine, SETTINGS, lambda: self.now, meters=self.tally
+        )
+
+    def arrive(self, prompt: list[int], goal: int, turn: str = "t") -> None:
+        super().arrive(prompt, goal, turn)
+        self.loop.batch.members()[-1].payload.request.arrived_ns = int(self.now * 1e9)
+
+    def told(self) -> dict[str, list[float]]:
+        """Everything told since the last time, by name and label."""
+        found: dict[str, list[float]] = {}
+        for name, labels, value in self.tally.take():
+            found.setdefault(" ".join([name, *(v for _, v in labels)]), []).append(value)
+        return found
+
+
+def test_every_step_tells_how_long_it_took_and_who_has_waited_how_long_for_it() -> None:
+    bench = Metered()
+    bench.arrive([1], 3)
+    bench.now = 0.5
+    bench.loop.step()
+    assert bench.told()["queue_seconds"] == [0.5]
+    bench.now = 0.75
+    bench.loop.step()
+    told = bench.told()
+    assert told["step_seconds"] == [0.25]
+    assert "queue_seconds" not in told
+    assert [told[f"slots {state}"] for state in ("running", "waiting", "free")] == [[1], [0], [2]]
+    bench.run()
+    assert bench.told()["slots free"][-1] == SETTINGS.slots
+    assert bench.senders[0].error() == ""
+
+
+def test_a_prompt_of_several_chunks_has_waited_until_the_first_of_them() -> None:
+    bench = Metered()
+    bench.arrive(list(range(10)), 60)
+    bench.run()
+    assert bench.told()["queue_seconds"] == [0.0]
+
+
+def test_a_request_of_several_sequences_has_waited_once() -> None:
+    class Pair(CountTask):
+        def open(self, request: Request) -> list[Sequence]:
+            return [*super().open(request), *super().open(request)]
+
+    bench = Metered(Pair())
+    bench.arrive([1], 4)
+    bench.run()
+    assert bench.told()["queue_seconds"] == [0.0]
+
+
+def test_those_without_a_slot_are_told_as_waiting() -> None:
+    bench = Metered()
+    for number in range(5):
+        bench.arrive([1], 50, f"t{number}")
+    told: dict[str, list[float]] = {}
+    while told.get("slots running") != [3]:
+        bench.loop.step()
+        told = bench.told()
+    assert (told["slots waiting"], told["slots free"]) == ([2], [0])
+    bench.run()
+
+
+def test_a_step_that_failed_has_no_duration() -> None:
+    bench = Metered()
+    bench.engine.fault = StageFailed("the device is gone")
+    bench.arrive([1], 4)
+    bench.run()
+    assert "step_seconds" not in bench.told()
+    assert "the device is gone" in bench.senders[0].error()

@@ -2,8 +2,10 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,6 +116,22 @@ def test_a_probe_is_answered_without_the_loop() -> None:
     assert stage.served == []
 
 
+def test_a_stage_tells_the_time_and_whose_clock_it_is() -> None:
+    stage = Stage()
+    with serving(stage) as ask:
+        before = time.monotonic_ns()
+        [told] = ask(inputs=control({"clock": True})).values()
+        after = time.monotonic_ns()
+    assert set(told) == {"EVENTS"}
+    assert told["EVENTS"].shape == (1, 1)
+    entry = json.loads(told["EVENTS"][0, 0])
+    assert before <= entry["start_ns"] == entry["end_ns"] <= after
+    assert entry["host"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert (entry["stage"], entry["turn"], entry["piece"]) == ("think", "", 0)
+    assert entry["what"] == "clock"
+    assert stage.served == []
+
+
 @pytest.mark.parametrize(
     "order",
     [
@@ -127,6 +145,7 @@ def test_a_probe_is_answered_without_the_loop() -> None:
         '{"cancel": null}',
         '{"probe": false}',
         '{"probe": 1}',
+        '{"clock": 1}',
         '{"stop": true}',
         "[" * 100_000,
     ],
@@ -222,7 +241,8 @@ def test_a_stage_that_cannot_come_back_refuses_instead_of_hanging() -> None:
         assert "code=STAGE_FAILED" in ask(0).error()
         stage._thread.join(fakes.WAIT_S)
         assert "could not be restarted" in ask(1).error()
-        assert "could not be restarted" in ask(inputs=control({"probe": True})).error()
+        for order in ("probe", "clock"):
+            assert "could not be restarted" in ask(inputs=control({order: True})).error()
 
 
 def test_a_failing_loop_under_many_callers_answers_each_of_them_once() -> None:

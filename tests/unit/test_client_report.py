@@ -13,6 +13,7 @@ from client.wer import word_error_rate, words
 from python_backends.errors import StageFailed
 
 MS = 1_000_000
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def span(stage: str, start_ms: int, end_ms: int, *, piece: int = 0, what: str = "compute") -> Event:
@@ -50,7 +51,7 @@ SECOND = (*FIRST[:3], span("think", 1_300, 1_380, piece=1), span("acoustic", 1_4
 
 
 def record(*chunks: TurnChunk) -> TurnRecord:
-    made = TurnRecord("t", 1_000 * MS)
+    made = TurnRecord("t", 1_000 * MS, f"00-{TRACE}-00f067aa0ba902b7-01")
     for each in chunks:
         made.add(each)
     return made
@@ -102,6 +103,15 @@ def test_a_span_on_two_chunks_and_overlapping_spans_count_once(two_pieces: TurnR
     assert covered_s(overlapping) == pytest.approx(0.06)
 
 
+def test_what_wraps_a_stage_on_another_server_is_none_of_its_work(two_pieces: TurnRecord) -> None:
+    """The ways there and back stay with the stage that comes next, as between any two stages."""
+    wrapped = (*FIRST, span("think", 1_202, 1_308, what="remote"))
+    apart = record(chunk(0, 0, 1_450, wrapped), chunk(1, 0, 1_600, SECOND))
+    assert apart.stages() == two_pieces.stages()
+    assert apart.first_audio_parts() == two_pieces.first_audio_parts()
+    assert len(apart.events) == len(two_pieces.events) + 1
+
+
 def test_a_turn_where_all_held_has_no_problems(two_pieces: TurnRecord) -> None:
     report = TurnReport.of(two_pieces).with_reply_heard("Piece zero, piece one")
     assert report.reply_wer == 0
@@ -121,8 +131,11 @@ def test_every_problem_is_named() -> None:
 def test_run_json_holds_the_promised_keys(two_pieces: TurnRecord, tmp_path: Path) -> None:
     TurnReport.of(two_pieces).with_reply_heard("x").write(tmp_path / "out" / "run.json")
     written = json.loads((tmp_path / "out" / "run.json").read_text())
-    promised = "transcript reply first_audio_s total_s rtf stages reply_heard reply_wer turn_id"
+    promised = (
+        "transcript reply first_audio_s total_s rtf stages reply_heard reply_wer turn_id trace_id"
+    )
     assert set(promised.split()) <= set(written)
+    assert written["trace_id"] == TRACE
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 

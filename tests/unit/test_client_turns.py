@@ -22,6 +22,7 @@ from client.turns import (
     TurnOptions,
     Utterance,
 )
+from python_backends.bridge.options import Options
 from python_backends.errors import (
     Cancelled,
     DeadlineMissed,
@@ -249,6 +250,7 @@ def test_the_request_carries_audio_history_session_and_only_the_options_set() ->
         "steps": "int64_param",
         "solver": "string_param",
         "stream": "bool_param",
+        "traceparent": "string_param",
         "triton_enable_empty_final_response": "bool_param",
     }
     assert request.parameters["temperature"].string_param == "0.5"
@@ -259,6 +261,59 @@ def test_every_turn_has_an_id_of_its_own() -> None:
         for _ in range(26):
             assert len(list(client.turn(AUDIO))) == 3
     assert len({request.id for request in fake.requests}) == 26
+
+
+CALLERS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def sent_with(fake: FakeServer) -> list[str]:
+    return [request.parameters["traceparent"].string_param for request in fake.requests]
+
+
+def test_every_turn_begins_a_trace_of_its_own_and_its_stream_knows_it() -> None:
+    with serving(two_pieces) as (fake, address), TurnClient(address) as client:
+        streams = [client.turn(AUDIO), client.turn(AUDIO), client.speak("Hello.")]
+        for stream in streams:
+            list(stream)
+    sent = sent_with(fake)
+    assert sorted(sent) == sorted(stream.traceparent for stream in streams)
+    assert len({header.split("-")[1] for header in sent}) == 3
+    for header in sent:
+        assert Options(traceparent=header).given() == {"traceparent": header}
+
+
+def test_a_caller_brings_the_trace_that_a_turn_belongs_to() -> None:
+    async def speak(address: str) -> None:
+        async with AsyncTurnClient(address) as client:
+            async with client.turn(AUDIO, traceparent=CALLERS) as stream:
+                assert stream.traceparent == CALLERS
+                assert len([chunk async for chunk in stream]) == 3
+            assert len([c async for c in client.speak("Hello.", traceparent=CALLERS)]) == 3
+            conversation = AsyncConversation(client)
+            assert len([c async for c in conversation.turn(AUDIO, traceparent=CALLERS)]) == 3
+
+    with serving(two_pieces) as (fake, address):
+        with TurnClient(address) as client:
+            list(client.turn(AUDIO, traceparent=CALLERS))
+            list(client.speak("Hello.", traceparent=CALLERS))
+            list(Conversation(client).turn(AUDIO, traceparent=CALLERS))
+        asyncio.run(speak(address))
+    assert sent_with(fake) == [CALLERS] * 6
+
+
+@pytest.mark.parametrize("header", ["no", f"ff{CALLERS[2:]}", f"00-{'0' * 32}{CALLERS[35:]}"])
+def test_what_is_no_trace_context_is_refused_before_it_is_sent(header: str) -> None:
+    with (
+        TurnClient("127.0.0.1:1") as client,
+        pytest.raises(InvalidInput, match="traceparent"),
+    ):
+        client.turn(AUDIO, traceparent=header)
+
+
+def test_what_a_stage_tells_beside_its_times_stays_with_the_event() -> None:
+    (first, _, _) = turn(two_pieces)
+    assert first.events[0].more == {"tokens": 7}
+    assert len({first.events[0], first.events[0]}) == 1
 
 
 def test_one_client_serves_eight_threads() -> None:

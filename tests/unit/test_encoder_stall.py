@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge.meters import Tally
 from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.loop import EncodeLoop
 from python_backends.encoder_window.settings import EncodeSettings
@@ -50,11 +51,16 @@ class World:
     def __init__(self, **settings: float) -> None:
         self.now = 0.0
         self.running = 0
+        self.tally = Tally()
         self.batches: list[int] = []
         known = {"encoder_model": "m", "window_ms": 6, "max_batch": 8, "max_audio_s": 60}
         self.settings = EncodeSettings(build_workers=1, max_waiting=64, **{**known, **settings})
         self.loop = EncodeLoop(
-            self.settings, Leaf(self), lambda: self.now, lambda: [Streams(self.running)]
+            self.settings,
+            Leaf(self),
+            lambda: self.now,
+            lambda: [Streams(self.running)],
+            self.tally,
         )
         self.senders: list[fakes.InferenceResponseSender] = []
 
@@ -64,7 +70,9 @@ class World:
         for _ in range(count):
             native = fakes.arriving({}, request_id=f"t{len(self.senders)}")
             self.senders.append(native.sender)
-            inbox.put(Arrived(Request(native, "encode", lambda _: None)))
+            request = Request(native, "encode", lambda _: None)
+            request.arrived_ns = int(self.now * 1e9)
+            inbox.put(Arrived(request))
         self._serve(inbox)
 
     def cancel(self, count: int) -> None:
@@ -162,3 +170,34 @@ def test_a_pause_ends_with_those_who_waited_in_it() -> None:
 def test_gathering_without_a_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="max_stall_ms must be set"):
         World(gather_ms=100)
+
+
+def told(world: World, name: str) -> list[float]:
+    """What the loop has told of one figure, each value rounded to microseconds."""
+    return [round(value, 6) for known, _, value in world.tally.take() if known == name]
+
+
+def test_a_pass_tells_why_it_left_and_each_member_how_long_it_had_waited() -> None:
+    world = World(max_stall_ms=40, gather_ms=100)
+    world.running = 5
+    world.speak(3)
+    assert told(world, "window_seconds") == []
+    world.wait(0.1)
+    entries = world.tally.take()
+    assert world.batches == [1, 2]
+    released = [labels for name, labels, _ in entries if name == "releases_total"]
+    assert released == [(("reason", "stall_budget"),)] * 2
+    for name in ("window_seconds", "queue_seconds"):
+        assert [round(v, 6) for known, _, v in entries if known == name] == [0.1] * 3
+    assert len([name for name, *_ in entries if name == "step_seconds"]) == 2
+
+
+def test_an_idle_encoder_has_all_its_places_free() -> None:
+    world = World(max_stall_ms=40)
+    world.speak(5)
+    levels = {labels: value for name, labels, value in world.tally.take() if name == "slots"}
+    assert levels == {
+        (("state", "running"),): 0,
+        (("state", "waiting"),): 0,
+        (("state", "free"),): 8,
+    }

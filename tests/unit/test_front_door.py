@@ -10,8 +10,8 @@ import grpc
 import numpy as np
 import pytest
 
+from python_backends import peer
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
-from python_backends.front_door import relay
 from python_backends.front_door.loop import Door
 from python_backends.front_door.settings import DoorSettings
 from tests import fakes
@@ -154,7 +154,7 @@ def test_a_cancel_is_not_lost_to_a_message_that_comes_at_the_same_time(ticks: in
 
     async def cancelled_or_done() -> bool:
         call = Call()
-        task = asyncio.create_task(relay._next(call, 5.0, "voice_turn"))
+        task = asyncio.create_task(peer._next(call, 5.0, "voice_turn"))
         await asyncio.sleep(0.01)
         call.message.set_result("a chunk")
         for _ in range(ticks):

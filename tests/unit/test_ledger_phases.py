@@ -131,6 +131,17 @@ def test_a_device_log_is_believed_before_what_turns_tell() -> None:
     assert found == {Cause.COMPUTING: 40.0, Cause.ENCODER: 20.0, Cause.WINDOW: 40.0}
 
 
+def test_a_turn_at_a_replica_is_computed_by_that_ones_device_alone() -> None:
+    """Both speak; ours computes from 0 to 10 and, asked for at 20, from 30 to 40."""
+    here = [compute("speak", 0, 10), compute("speak", 30, 40, asked=20)]
+    there = [replace(compute("speak", start, start + 10), device="spare") for start in (5, 15, 25)]
+    phase = replace(span("speak", "compute", 0, 40), more={"device": "tristage-x-shared.dev"})
+    found = rows([phase], [*here, *there], 40)
+    assert found == {Cause.COMPUTING: 20.0, Cause.HOST_GAP: 20.0}
+    phase = replace(phase, more={"device": "tristage-x-spare.dev"})
+    assert rows([phase], [*here, *there], 40)[Cause.COMPUTING] == 30.0
+
+
 def test_an_encoder_that_does_not_answer_is_no_window() -> None:
     spans = [span("emu_listen", "queue", 0, 900), span("emu_listen", "compute", 900, 930)]
     found = rows(spans, [compute("listen", 900, 930)], 930)
@@ -183,6 +194,32 @@ def test_a_span_that_came_with_several_chunks_counts_once(tmp_path: Path) -> Non
 def test_a_span_that_only_wraps_others_explains_nothing() -> None:
     found = rows([span("turn", "relay", 0, 50), span("think", "compute", 5, 45)], [], 50)
     assert found == {Cause.COMPUTING: 40.0, Cause.TRANSPORT: 10.0}
+
+
+def test_what_wraps_a_stage_on_another_server_takes_no_time_and_its_ways_are_transport() -> None:
+    """Asked of the proxy at 10, there from 12 to 38, handed on at 40; the next stage from 41."""
+    apart = [
+        span("encode", "compute", 0, 9),
+        span("emu_think", "remote", 10, 40),
+        span("emu_think", "queue", 12, 15),
+        span("emu_think", "compute", 15, 38),
+        span("acoustic", "compute", 41, 50),
+    ]
+    passes = [compute("think", 15, 38)]
+    found = rows(apart, passes, 50)
+    assert found == {Cause.COMPUTING: 41.0, Cause.ADMISSION: 3.0, Cause.TRANSPORT: 6.0}
+    assert rows([one for one in apart if one.what != "remote"], passes, 50) == found
+
+
+def test_a_kind_of_span_that_nobody_knows_yet_explains_nothing() -> None:
+    spans = [span("think", "compute", 0, 10), span("think", "daydream", 10, 40)]
+    assert rows(spans, [], 40) == {Cause.COMPUTING: 10.0, Cause.TRANSPORT: 30.0}
+
+
+def test_a_proxys_span_does_not_hide_a_native_vocoders_passes() -> None:
+    passes = [compute("acoustic", 0, 20), compute("vocoder", 24, 27)]
+    spans = [span("acoustic", "compute", 0, 20), span("vocoder", "remote", 21, 30)]
+    assert rows(spans, passes, 31, chunks=(31,))[Cause.COMPUTING] == 23.0
 
 
 def test_a_stage_without_passes_computes_for_as_long_as_it_says() -> None:

@@ -26,7 +26,11 @@ def test_no_parameters_are_the_defaults() -> None:
 
 def test_every_option_is_bounded_or_enumerated() -> None:
     """A new option needs a row above, or a test of its own below."""
-    assert {field.name for field in fields(Options)} == BOUNDS.keys() | {"solver", "stream"}
+    assert {field.name for field in fields(Options)} == BOUNDS.keys() | {
+        "solver",
+        "stream",
+        "traceparent",
+    }
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -86,6 +90,57 @@ def test_known_solvers_are_accepted_and_others_named() -> None:
             Options.parse({"solver": wrong})
 
 
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        f"00-{TRACE}-{PARENT}-00",
+        f"00-{TRACE}-{PARENT}-01",
+        f"00-{TRACE}-{PARENT}-ff",
+        f"01-{TRACE}-{PARENT}-01",
+        f"fe-{TRACE}-{PARENT}-01-",
+        f"cc-{TRACE}-{PARENT}-01-what-the-future.will-be-like",
+    ],
+)
+def test_a_trace_context_of_any_version_is_passed_on_as_it_came(header: str) -> None:
+    options = Options.parse({"traceparent": header, "steps": 2})
+    assert options.given() == {"steps": 2} | ({"traceparent": header} if header else {})
+    assert Options.from_json(json.dumps(options.given())) == options
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"ff-{TRACE}-{PARENT}-01",
+        f"00-{'0' * 32}-{PARENT}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"01-{'0' * 32}-{PARENT}-01",
+        f"00-{TRACE}-{PARENT}-01-more",
+        f"00-{TRACE}-{PARENT}-01-",
+        f"01-{TRACE}-{PARENT}-01.more",
+        f"01-{TRACE}-{PARENT}-01-{'x' * 999}",
+        f"01-{TRACE}-{PARENT}-01-über",
+        f"00-{TRACE.upper()}-{PARENT}-01",
+        f"00-{TRACE}-{PARENT}-1",
+        f"00-{TRACE[1:]}-{PARENT}-01",
+        f"0-{TRACE}-{PARENT}-01",
+        f"00_{TRACE}_{PARENT}_01",
+        f" 00-{TRACE}-{PARENT}-01",
+        f"00-{TRACE}-{PARENT}-01\n",
+        f"00-{TRACE}-{PARENT}",
+        "none",
+        1,
+        None,
+    ],
+)
+def test_what_is_no_trace_context_is_refused(header: Any) -> None:
+    with pytest.raises(InvalidInput, match="traceparent"):
+        Options.parse({"traceparent": header})
+
+
 def test_an_unknown_parameter_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidInput, match=r"'max_token'; known: max_tokens, temperature") as found:
         Options.parse({"max_token": 5})
@@ -98,7 +153,12 @@ def test_what_the_server_adds_is_not_the_callers() -> None:
 
 
 def test_errors_stay_short_however_long_the_value() -> None:
-    for parameters in ({"x" * 9999: 1}, {"steps": "9" * 4000}, {"solver": "y" * 9999}):
+    for parameters in (
+        {"x" * 9999: 1},
+        {"steps": "9" * 4000},
+        {"solver": "y" * 9999},
+        {"traceparent": "z" * 9999},
+    ):
         with pytest.raises(InvalidInput) as found:
             Options.parse(parameters)
         assert len(found.value.message) < 400

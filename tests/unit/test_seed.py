@@ -13,7 +13,6 @@ from loadtest.ledger import Explanation
 from loadtest.seed import __main__ as seed
 from loadtest.seed import harness, plan
 from loadtest.seed.figures import TARGETS, Book, ledger
-from loadtest.seed.harness import STUB, _runs
 
 
 class Told:
@@ -67,16 +66,3 @@ def test_a_process_is_killed_in_the_middle_of_every_part_of_the_measured_time(
     harness._kill_now_and_then(short, cast(Server, None))
     assert kills == [("emu_listen", 109.0), ("emu_listen", 119.0)]
     assert one.seconds / one.kill_every_s >= 3
-
-
-@pytest.mark.parametrize(
-    ("command", "is_stub"),
-    [
-        ([f"/backends/{STUB}", "emu_think_0_0"], True),
-        ([f"/backends/{STUB}", "emu_listen_0_0"], False),
-        (["tritonserver", "emu_think_0_0"], False),
-        ([], False),
-    ],
-)
-def test_only_the_stub_of_the_model_is_killed(command: list[str], is_stub: bool) -> None:
-    assert _runs(command, "emu_think") is is_stub

@@ -1,6 +1,7 @@
 """The stall budget, and the board it reads."""
 
 import math
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,22 @@ def test_a_stage_that_comes_back_takes_its_own_row(tmp_path: Path) -> None:
     assert board.streams() == [Streams(1)]
 
 
+def test_a_replica_in_another_process_has_a_row_of_its_own_until_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = Board(tmp_path / "board")
+    board.row("think").write(3)
+    other = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setattr("os.getpid", lambda: other.pid)
+    board.row("think").write(4)
+    assert board.streams() == [Streams(3), Streams(4)]
+    monkeypatch.undo()
+    other.kill()
+    other.wait()
+    board.row("speak").write(5)
+    assert board.streams() == [Streams(3), Streams(5)]
+
+
 def test_a_full_board_is_an_error(tmp_path: Path) -> None:
     board = Board(tmp_path / "board")
     for number in range(64):
@@ -125,3 +142,24 @@ def test_answers_are_held_while_nobody_runs_but_not_for_ever() -> None:
     assert not budget.may_answer(2.5, 0.0, [])
     assert budget.may_answer(3.0, 0.0, [])
     assert budget.may_answer(0.0, 0.0, RUNNING)
+
+
+def test_the_first_of_a_crowd_that_was_answered_together_waits_for_half_of_it() -> None:
+    budget = StallBudget(0.05, gather_s=0.1)
+    budget.answered(8)
+    assert not budget.may_start(0.01, 0.0, 1, [])
+    assert budget.may_start(0.01, 0.0, 4, [])
+    assert budget.may_start(0.1, 0.0, 1, [])
+
+
+def test_one_caller_alone_never_waits_for_company() -> None:
+    budget = StallBudget(0.05, gather_s=0.1)
+    assert budget.may_start(0.0, 0.0, 1, [])
+    budget.answered(1)
+    assert budget.may_start(0.0, 0.0, 1, [])
+
+
+def test_without_gathering_nobody_waits_for_company() -> None:
+    budget = StallBudget(0.05)
+    budget.answered(8)
+    assert budget.may_start(0.0, 0.0, 1, [])

@@ -1,6 +1,7 @@
 """What think and speak have in common: a number of steps, spans, and host work after each step."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +23,8 @@ class Steps:
     def __init__(self, emulation: Emulation, stage: str) -> None:
         self.emulation = emulation
         self.profile = emulation.profile.stages[stage]
-        self._spans = SpanLog(emulation.spans, stage)
+        self.device = Path(emulation.devices[stage]).name
+        self._spans = SpanLog(emulation.spans, stage, self.device)
         self._host_since_ns = 0
 
     def open(self, request: Request) -> list[Sequence]:
@@ -79,9 +81,11 @@ class Stepped(Sequence):
     def queued(self, piece: int) -> bytes:
         """The span before its first step was submitted."""
         arrived_ns = self.request.arrived_ns
-        return self.request.span("queue", arrived_ns, self._since_ns, piece=piece)
+        device = self._task.device
+        return self.request.span("queue", arrived_ns, self._since_ns, piece=piece, device=device)
 
     def computed(self, piece: int, since_ns: int, steps: int) -> bytes:
         """The span of its last `steps` steps; begun at `since_ns`, or with its first (0)."""
         start_ns = since_ns or self._since_ns
-        return self.request.span("compute", start_ns, self._until_ns, piece=piece, steps=steps)
+        about = {"steps": steps, "device": self._task.device}
+        return self.request.span("compute", start_ns, self._until_ns, piece=piece, **about)

@@ -1,0 +1,1 @@
+"""Stages on several servers and hosts: the wire between them, and what a turn loses by it."""

@@ -1,0 +1,167 @@
+"""What `make bench-apart` measures: each a few servers, some load, and figures by name."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import grpc
+import numpy as np
+from rich.progress import Progress
+from tritonclient.grpc import service_pb2_grpc
+
+from loadtest.apart import faults
+from loadtest.apart.stand import MODEL, Stand, plan_of, stand
+from loadtest.ledger import Explanation
+from loadtest.ledger.request import Cause
+from loadtest.sim.forecast import ENCODER_APART, TOGETHER, forecast, with_second_speak
+from python_backends import wire
+
+Figures = dict[str, float]
+ONE, THREE = "one", "three"
+CROWD = 64
+FAULT_PEOPLE = 32
+TIMEOUT_S = 30.0
+ROUNDS = 2
+"""One server and three, in turns: this machine's speed drifts."""
+
+
+def together_and_apart(runs: Path, progress: Progress) -> Figures:
+    """The same load on one server and on three, one device."""
+    alone: dict[str, list[float]] = {ONE: [], THREE: []}
+    crowd: dict[str, list[float]] = {ONE: [], THREE: []}
+    said: dict[str, list[object]] = {ONE: [], THREE: []}
+    within: list[float] = []
+    for number in range(ROUNDS):
+        for plan in (ONE, THREE):
+            with stand(plan_of(plan), runs, progress) as bench:
+                said[plan].append(_answer(bench))
+                single = bench.load(f"{plan}-1-{number}", 1, 8.0, warm_up_s=2.0)
+                many = bench.load(f"{plan}-{CROWD}-{number}", CROWD, 16.0)
+            alone[plan].append(_median_first_audio_ms(single))
+            crowd[plan].append(many.rulers.turns_per_s)
+            within += [unexplained_ms(told) for told in (single, many) if plan == THREE]
+    return {
+        "same_answers": float(said[ONE] == said[THREE]),
+        "one_server_first_audio_ms_p50": median(alone[ONE]),
+        "three_servers_first_audio_ms_p50": median(alone[THREE]),
+        "added_first_audio_ms_p50": median(alone[THREE]) - median(alone[ONE]),
+        "one_server_turns_per_s_64": median(crowd[ONE]),
+        "three_servers_turns_per_s_64": median(crowd[THREE]),
+        "three_by_one_throughput_64": median(crowd[THREE]) / median(crowd[ONE]),
+        "spans_off_client_latency_ms_p95": max(within),
+    }
+
+
+def scaled(runs: Path, progress: Progress) -> Figures:
+    """The encoder gets a device of its own, then speak a second replica with one of its own; each
+    beside what the run before foretold."""
+    with stand(plan_of(THREE), runs, progress) as bench:
+        shared = bench.load("foretelling-shared", CROWD, 24.0)
+    with stand(plan_of("encoder-apart"), runs, progress, apart=["listen"]) as bench:
+        apart = bench.load("foretold-encoder-apart", CROWD, 24.0)
+        bench.cluster.add_replica("emu_speak", environment=bench.elsewhere("speak"))
+        both = bench.load("foretold-second-speak", CROWD, 24.0)
+    first = forecast(shared, ENCODER_APART, TOGETHER)
+    second = forecast(apart, with_second_speak(ENCODER_APART), ENCODER_APART)
+    return {
+        "encoder_apart_turns_per_s": apart.rulers.turns_per_s,
+        "encoder_apart_turns_by_predicted": apart.rulers.turns_per_s / first.turns_per_s,
+        "encoder_apart_ttfa_p95_by_predicted": _ttfa_p95_ms(apart) / first.first_audio_p95_ms,
+        "second_speak_turns_per_s": both.rulers.turns_per_s,
+        "second_speak_turns_by_predicted": both.rulers.turns_per_s / second.turns_per_s,
+        "second_speak_ttfa_p95_by_predicted": _ttfa_p95_ms(both) / second.first_audio_p95_ms,
+    }
+
+
+def broken(runs: Path, progress: Progress) -> Figures:
+    """The server of think is killed under load, then stopped."""
+    found: Figures = {}
+    for name, harm in (("killed", faults.killed), ("stopped", faults.stopped)):
+        with stand(plan_of(THREE), runs, progress) as bench:
+            _, fault = harm(bench, f"{name}-think", FAULT_PEOPLE, 16.0)
+            lost = {event.server for event in bench.cluster.events if event.kind == "lost"}
+        found |= {
+            f"{name}_turns_hit": len(fault.hit),
+            f"{name}_noticed_s": fault.noticed_s,
+            f"{name}_untyped_failures": fault.untyped,
+            f"{name}_back_s": fault.back_s,
+            f"{name}_beyond_think_answered_share": fault.served_on_share,
+            f"{name}_other_servers_lost": len(lost - {faults.SERVER}),
+        }
+    return found
+
+
+def drained(runs: Path, progress: Progress) -> Figures:
+    """A replica of think comes and goes while people speak."""
+    with stand(plan_of(THREE), runs, progress) as bench:
+        with _meanwhile(lambda: _come_and_go(bench)):
+            told = bench.load("replica-comes-and-goes", FAULT_PEOPLE, 20.0)
+        changes = [
+            event.kind for event in bench.cluster.events if event.kind in ("added", "removed")
+        ]
+    return {
+        "replicas_added_and_removed": float(changes == ["added", "removed"]),
+        "replica_failed_turns": float(told.rulers.turns - told.rulers.answered),
+        "replica_answered_turns": float(told.rulers.answered),
+    }
+
+
+def unexplained_ms(told: Explanation) -> float:
+    """What the spans leave of the clients' latency, 95th percentile over turns."""
+    column = list(Cause).index(Cause.UNEXPLAINED)
+    return float(np.percentile(np.abs(told.requests.table[:, column]), 95)) / 1e6
+
+
+def _come_and_go(bench: Stand) -> None:
+    time.sleep(6.0)
+    name = bench.cluster.add_replica("emu_think")
+    time.sleep(5.0)
+    bench.cluster.remove_replica(name)
+
+
+@contextmanager
+def _meanwhile(work: Callable[[], None]) -> Iterator[None]:
+    """Do something beside the block; its fault is the block's."""
+    faults_found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as fault:
+            faults_found.append(fault)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join()
+    if faults_found:
+        raise faults_found[0]
+
+
+def _answer(bench: Stand) -> object:
+    """All tensors of one turn, but for its times."""
+    sound = {"AUDIO": np.zeros((1, 16), np.float32)}
+    request = wire.to_request(MODEL, sound, turn="same", parameters={})
+    with grpc.insecure_channel(bench.cluster.grpc_address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        messages = list(stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S))
+    arrays = [wire.to_arrays(message.infer_response) for message in messages]
+    return [
+        {name: values.tolist() for name, values in one.items() if name != "EVENTS"}
+        for one in arrays
+    ]
+
+
+def _median_first_audio_ms(told: Explanation) -> float:
+    found = told.rulers.first_audio.p50
+    assert found is not None, f"nobody was answered in {told.run.name}"
+    return found
+
+
+def _ttfa_p95_ms(told: Explanation) -> float:
+    found = told.rulers.first_audio.p95
+    assert found is not None, f"nobody was answered in {told.run.name}"
+    return found

@@ -1,0 +1,58 @@
+"""A request that tells how long its caller waited, and how it ended."""
+
+from collections.abc import Callable
+from typing import Any
+
+from python_backends.bridge.events import now_ns
+from python_backends.bridge.meters import Meters
+from python_backends.bridge.outbox import Work
+from python_backends.bridge.request import Request
+from python_backends.errors import from_text
+
+
+class MeteredRequest(Request):
+    """Tells on the thread that hands responses over, and only of those that the server took.
+
+    Control requests tell nothing.
+    """
+
+    def __init__(
+        self,
+        native: Any,
+        stage: str,
+        on_end: Callable[[Request], None],
+        post: Callable[[Work], None],
+        meters: Meters,
+    ) -> None:
+        super().__init__(native, stage, on_end, post)
+        self._meters = Meters() if self.is_control else meters
+        self._answered = False
+
+    @property
+    def is_control(self) -> bool:
+        """It is an order to the stage, not work for it."""
+        return self.array("CONTROL") is not None
+
+    def _hand_over(self, response: Any) -> None:
+        super()._hand_over(response)
+        if self._fault is None:
+            self._note_answer()
+
+    def _send_last(self, response: Any) -> None:
+        outcome = _outcome(response)
+        super()._send_last(response)
+        if response is not None and outcome == "ok":
+            self._note_answer()
+        self._meters.count("requests_total", outcome=outcome)
+
+    def _note_answer(self) -> None:
+        if not self._answered:
+            self._answered = True
+            self._meters.observe("first_chunk_seconds", (now_ns() - self.arrived_ns) / 1e9)
+
+
+def _outcome(response: Any) -> str:
+    """The code of the error that a last response is, or ok."""
+    if response is None or not response.has_error():
+        return "ok"
+    return from_text(response.error().message()).code

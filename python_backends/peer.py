@@ -1,0 +1,157 @@
+"""Another Triton server, or this one: requests as gRPC streams, and cancels by turn id."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from python_backends import wire
+from python_backends.errors import StageFailed, from_text
+from python_backends.regions import Place, Region
+
+CANCEL_TIMEOUT_S = 2.0
+
+Outputs = dict[str, NDArray[Any]]
+
+
+class Unreachable(StageFailed):
+    """The connection to a server broke, or there is none."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response; `last`: the server has marked it as the final one."""
+
+    outputs: Outputs
+    last: bool
+
+
+class Peer:
+    """One long-lived channel to a server; every request is a stream of its own on it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._channel = grpc.aio.insecure_channel(address, options=wire.CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    async def stream(
+        self,
+        model: str,
+        inputs: Mapping[str, NDArray[Any]],
+        *,
+        turn: str,
+        parameters: Mapping[str, Any],
+        silence_s: float,
+        shared: Mapping[str, Place] = wire.NOTHING_SHARED,
+    ) -> AsyncGenerator[Answer, None]:
+        """Responses with tensors of one request, until its final one. `shared`: inputs that lie in
+        a region the server was told of.
+
+        StageFailed when nothing has come for `silence_s`, Unreachable when the connection breaks;
+        otherwise the error that the model answered with.
+        """
+        request = wire.to_request(model, inputs, turn=turn, parameters=parameters, shared=shared)
+        call = self._stub.ModelStreamInfer(_once(request))
+        try:
+            while True:
+                message = await _next(call, silence_s, model)
+                if message.error_message:
+                    await _to_end(call, silence_s)
+                    raise from_text(message.error_message, stage=model, turn=turn)
+                last = wire.is_final(message.infer_response)
+                if message.infer_response.outputs:
+                    yield Answer(wire.to_arrays(message.infer_response), last)
+                if last:
+                    await _to_end(call, silence_s)
+                    return
+        finally:
+            call.cancel()
+
+    async def cancel(self, turn: str, stages: Sequence[str]) -> None:
+        """Tell every stage to drop `turn`; a stage that does not answer is left to its time-out.
+
+        Each on a stream of its own: answers of decoupled and of other models on one stream are
+        written concurrently by this server (2.51), and that aborts it.
+        """
+        await asyncio.gather(*(self._cancel_at(stage, turn) for stage in stages))
+
+    async def control(self, stage: str, order: Mapping[str, Any], timeout_s: float) -> Outputs:
+        """Send an order to a stage that has an input CONTROL; the tensors it answers with.
+
+        StageFailed when it has not answered within `timeout_s`.
+        """
+        word = np.array([[json.dumps(dict(order)).encode()]], dtype=np.object_)
+        answers = self.stream(stage, {"CONTROL": word}, turn="", parameters={}, silence_s=timeout_s)
+        found: Outputs = {}
+        try:
+            async for answer in answers:
+                found = answer.outputs
+        finally:
+            await answers.aclose()
+        return found
+
+    async def is_live(self, timeout_s: float) -> bool:
+        """The server itself answers."""
+        try:
+            live = self._stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=timeout_s)
+            return bool((await live).live)
+        except grpc.aio.AioRpcError:
+            return False
+
+    async def share(self, region: Region, timeout_s: float) -> bool:
+        """Tell the server of a region in this host's shared memory; whether it can be used there.
+
+        It is told anew each time, since the region of that name may be another one by now.
+        """
+        name = region.name
+        forget = service_pb2.SystemSharedMemoryUnregisterRequest(name=name)
+        learn = service_pb2.SystemSharedMemoryRegisterRequest(
+            name=name, key=region.key, offset=0, byte_size=region.size
+        )
+        try:
+            await self._stub.SystemSharedMemoryUnregister(forget, timeout=timeout_s)
+            await self._stub.SystemSharedMemoryRegister(learn, timeout=timeout_s)
+        except grpc.aio.AioRpcError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._channel.close()
+
+    async def _cancel_at(self, stage: str, turn: str) -> None:
+        with suppress(StageFailed):
+            await self.control(stage, {"cancel": turn}, CANCEL_TIMEOUT_S)
+
+
+async def _to_end(call: Any, silence_s: float) -> None:
+    """Read until the stream is closed, however that goes: cut off after its final response, the
+    server would keep the models of the request loaded."""
+    with suppress(TimeoutError, grpc.aio.AioRpcError):
+        async with asyncio.timeout(silence_s):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+
+
+async def _next(call: Any, silence_s: float, model: str) -> Any:
+    try:
+        async with asyncio.timeout(silence_s):  # wait_for of 3.11 may lose a cancel
+            message = await call.read()
+    except TimeoutError as fault:
+        raise StageFailed(f"no progress for {silence_s:g} s", stage=model) from fault
+    except grpc.aio.AioRpcError as fault:
+        raise Unreachable(f"the stream broke: {fault.details()}", stage=model) from fault
+    if message is grpc.aio.EOF:
+        raise Unreachable("the stream ended without a final response", stage=model)
+    return message
+
+
+async def _once(request: Any) -> AsyncIterator[Any]:
+    yield request

@@ -1,0 +1,56 @@
+"""Every stage's figures on /metrics of the real server."""
+
+import re
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from client import audio
+from client.turns import TurnClient
+from deploy.launcher import Server
+
+pytestmark = pytest.mark.server
+
+ORDER = Path(__file__).parents[2] / "samples" / "order-1.wav"
+SOON_S = 5.0
+ROW = re.compile(r"(tristage_\w+)\{(.*)\} (\S+)")
+
+HISTOGRAMS = {
+    "queue": ("encode", "asr_decode", "think", "prosody", "acoustic"),
+    "step": ("encode", "asr_decode", "think", "prosody", "acoustic"),
+    "window": ("encode",),
+    "lock": ("acoustic",),
+    "first_chunk": ("turn", "encode", "asr_decode", "think", "prosody", "acoustic"),
+}
+
+
+def figures(server: Server) -> dict[tuple[str, str], float]:
+    """Everything of ours by name and labels, the latter as they are written."""
+    url = f"http://127.0.0.1:{server.ports.metrics}/metrics"
+    with urllib.request.urlopen(url) as page:
+        rows = ROW.findall(page.read().decode())
+    return {(name, labels): float(value) for name, labels, value in rows}
+
+
+def test_every_stage_tells_its_waits_its_steps_and_how_its_requests_ended(server: Server) -> None:
+    with TurnClient(server.grpc_address) as client:
+        list(client.turn(audio.read(ORDER)))
+    wanted = [
+        (f"tristage_{name}_seconds_count", f'stage="{stage}"')
+        for name, stages in HISTOGRAMS.items()
+        for stage in stages
+    ]
+    deadline = time.monotonic() + SOON_S
+    while not all(figures(server).get(row, 0) > 0 for row in wanted):
+        told = figures(server)
+        assert time.monotonic() < deadline, [row for row in wanted if not told.get(row)]
+        time.sleep(0.05)
+    told = figures(server)
+    for stage in HISTOGRAMS["first_chunk"]:
+        assert told["tristage_requests_total", f'outcome="ok",stage="{stage}"'] >= 1
+    released = [v for (name, _), v in told.items() if name == "tristage_releases_total"]
+    assert sum(released) >= 1
+    for stage in ("asr_decode", "prosody"):
+        assert told["tristage_bytes", f'stage="{stage}"'] > 0

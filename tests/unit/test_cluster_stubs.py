@@ -1,0 +1,146 @@
+"""Stubs that die or fall silent inside a server that lives. The stubs are real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.cluster.stub_keeper import StubKeeper
+from deploy.cluster.stubs import STUB, stubs
+from deploy.errors import ServerFailed
+
+Started = subprocess.Popen[bytes]
+PATIENCE_S = 10.0
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[dict[str, Started]]:
+    """A stub for `think` and one for `think_step`, started by this process."""
+    program = tmp_path / STUB
+    program.symlink_to(sys.executable)
+    started = {
+        model: subprocess.Popen([program, "-I", "-S", "-c", SLEEP, "/shm", f"{model}_0_0"])
+        for model in ("think", "think_step")
+    }
+    deadline = time.monotonic() + PATIENCE_S
+    while len(stubs(os.getpid(), Server.models)) < 2:  # their command lines appear a little later
+        assert time.monotonic() < deadline
+    yield started
+    for process in started.values():
+        process.kill()
+        process.wait()
+
+
+class Server:
+    models = ("think", "think_step", "voice_turn")
+    own_queues = ("think",)
+    pid = os.getpid()
+
+    def config(self, model: str) -> str:
+        return model
+
+
+class Probe:
+    """A server that answers, unless it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.live = self.answers = True
+        self.asked: list[Any] = []
+        self.reloaded: list[str] = []
+
+    def infer(self, config: Any, timeout_s: float) -> None:
+        self.asked.append(config)
+        if not self.answers:
+            raise ServerFailed("model 'think' gave no answer: Deadline Exceeded")
+
+    def server_is_live(self, timeout_s: float) -> bool:
+        return self.live
+
+    def reload(self, model: str) -> None:
+        self.reloaded.append(model)
+        self.answers = True
+
+
+class Watched:
+    """A keeper in fake time, and what it told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.probe = Probe()
+        self.told: list[tuple[str, str]] = []
+        server: Any = Server()
+        probe: Any = self.probe
+        tell = lambda kind, what: self.told.append((kind, what))  # noqa: E731
+        self.keeper = StubKeeper(server, probe, tell, lambda: self.now)
+
+    def look(self, now: float) -> None:
+        self.now = now
+        self.keeper.look()
+
+
+def ended(process: Started) -> None:
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_stubs_are_known_by_the_model_they_serve(running: dict[str, Started]) -> None:
+    found = {stub.model: stub.pid for stub in stubs(os.getpid(), Server.models)}
+    assert found == {model: process.pid for model, process in running.items()}
+
+
+def test_a_model_whose_stub_has_died_is_loaded_again(running: dict[str, Started]) -> None:
+    watched = Watched()
+    watched.look(0.1)
+    assert watched.probe.reloaded == []
+    ended(running["think_step"])
+    watched.look(0.2)
+    assert watched.probe.reloaded == ["think_step"]
+    assert [kind for kind, _ in watched.told] == ["lost", "reloaded"]
+    assert watched.told[0][1] == "model 'think_step': its process has ended"
+    watched.look(0.3)
+    assert watched.probe.reloaded == ["think_step"]
+
+
+def test_stages_are_asked_every_two_seconds(running: dict[str, Started]) -> None:
+    watched = Watched()
+    for now in (0.5, 1.9, 2.0, 2.5, 3.9, 4.0):
+        watched.look(now)
+    assert watched.probe.asked == ["think", "think"]
+    assert watched.told == []
+
+
+def test_a_stub_that_hangs_is_killed_before_its_model_is_loaded_again(
+    running: dict[str, Started],
+) -> None:
+    watched = Watched()
+    running["think"].send_signal(signal.SIGSTOP)
+    watched.probe.answers = False
+    watched.look(2.0)
+    assert running["think"].wait(5.0) == -signal.SIGKILL
+    assert running["think_step"].poll() is None
+    assert watched.probe.reloaded == ["think"]
+    assert "gave no answer" in watched.told[0][1]
+
+
+def test_stubs_of_a_server_that_is_gone_are_left_to_its_restart(
+    running: dict[str, Started],
+) -> None:
+    watched = Watched()
+    watched.probe.live = False
+    ended(running["think"])
+    watched.look(2.0)
+    assert watched.probe.reloaded == []
+    assert watched.told == []
+
+
+def test_a_process_that_has_gone_has_no_stubs() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert stubs(gone.pid, Server.models) == []
