@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -34,12 +34,18 @@ class Answer:
 
 
 class Peer:
-    """One long-lived channel to a server; every request is a stream of its own on it."""
+    """One long-lived channel to a server; every request is a stream of its own on it, dialled as a
+    call with one request, which is half the work of one that is written to."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self._channel = grpc.aio.insecure_channel(address, options=wire.CHANNEL_OPTIONS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._stream = self._channel.unary_stream(
+            wire.STREAM_METHOD,
+            request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+        )
 
     async def stream(
         self,
@@ -58,7 +64,7 @@ class Peer:
         otherwise the error that the model answered with.
         """
         request = wire.to_request(model, inputs, turn=turn, parameters=parameters, shared=shared)
-        call = self._stub.ModelStreamInfer(_once(request))
+        call = self._stream(request)
         try:
             while True:
                 message = await _next(call, silence_s, model)
@@ -151,7 +157,3 @@ async def _next(call: Any, silence_s: float, model: str) -> Any:
     if message is grpc.aio.EOF:
         raise Unreachable("the stream ended without a final response", stage=model)
     return message
-
-
-async def _once(request: Any) -> AsyncIterator[Any]:
-    yield request

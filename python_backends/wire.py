@@ -22,6 +22,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 500),
 )
 NOTHING_SHARED: Mapping[str, Place] = {}
+STREAM_METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 FINAL = "triton_final_response"
 
 

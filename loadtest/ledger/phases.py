@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate, pairwise
 
-from loadtest.ledger.intervals import Interval, Intervals, difference, union
+from loadtest.ledger.intervals import Interval, Intervals, difference, intersection, union
 from loadtest.ledger.run import NS_PER_MS, Pass, Run, Span, Turn, device_name
 
 MONOLITH = "monolith"
@@ -191,11 +191,15 @@ def hops(turn: Turn, found: Sequence[Phase]) -> Intervals:
 
     A hop is the time between spans of different stages or pieces that no span covers, up to
     `HOP_MAX_NS`; a hole of one piece within one stage is none, nor is a whole turn without a span.
+    What a proxy has told to be its way there and back is one, however long it took.
     """
     covered = union(phase.interval for phase in found)
     holes = difference([(turn.sent_ns, turn.end_ns)], covered) if found else []
     ways = [part for hole in holes for part in _cut(hole, found) if _crosses(part, found)]
-    return [(start, min(end, start + HOP_MAX_NS)) for start, end in ways]
+    told = union((span.start_ns, span.end_ns) for span in turn.spans if span.what == REMOTE)
+    untold = difference(ways, told)
+    capped = [(start, min(end, start + HOP_MAX_NS)) for start, end in untold]
+    return union([*intersection(ways, told), *capped])
 
 
 def _cut(hole: Interval, found: Sequence[Phase]) -> Iterator[Interval]:

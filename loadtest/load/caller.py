@@ -22,7 +22,6 @@ from loadtest.load.spec import RunSpec
 from python_backends import wire
 from python_backends.errors import StageFailed
 
-METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 EMULATED_SAMPLES = 16
 SHORTEST_S = 0.001
 
@@ -40,7 +39,7 @@ class Caller:
         self._numbers = count()
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._stream = self._channel.unary_stream(
-            METHOD,
+            wire.STREAM_METHOD,
             request_serializer=service_pb2.ModelInferRequest.SerializeToString,
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )

@@ -142,6 +142,17 @@ def test_a_turn_at_a_replica_is_computed_by_that_ones_device_alone() -> None:
     assert rows([phase], [*here, *there], 40)[Cause.COMPUTING] == 30.0
 
 
+def test_a_proxy_explains_its_way_there_and_back_however_long_it_took() -> None:
+    """There from 10 to 130, back from 140 to 260; then 150 to the client, of which 100 count."""
+    spans = [
+        span("encode", "compute", 0, 10),
+        span("think", "compute", 130, 140),
+        span("think", "remote", 10, 260),
+    ]
+    found = rows(spans, [], 410)
+    assert found == {Cause.COMPUTING: 20.0, Cause.TRANSPORT: 340.0, Cause.UNEXPLAINED: 50.0}
+
+
 def test_an_encoder_that_does_not_answer_is_no_window() -> None:
     spans = [span("emu_listen", "queue", 0, 900), span("emu_listen", "compute", 900, 930)]
     found = rows(spans, [compute("listen", 900, 930)], 930)
