@@ -39,6 +39,7 @@ TARGETS: dict[str, Target] = {
     "second_speak_turns_by_predicted": FORETOLD,
     "second_speak_ttfa_p95_by_predicted": FORETOLD,
     "killed_turns_hit": at_least(1),
+    "killed_turns_beyond_think": at_least(1),
     "killed_noticed_s": at_most(1),
     "killed_untyped_failures": at_most(0),
     "killed_back_s": at_most(5),

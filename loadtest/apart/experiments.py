@@ -80,11 +80,12 @@ def broken(runs: Path, progress: Progress) -> Figures:
     """The server of think is killed under load, then stopped."""
     found: Figures = {}
     for name, harm in (("killed", faults.killed), ("stopped", faults.stopped)):
-        with stand(plan_of(THREE), runs, progress) as bench:
+        with stand(plan_of("three-ungathered"), runs, progress) as bench:
             _, fault = harm(bench, f"{name}-think", FAULT_PEOPLE, 16.0)
             lost = {event.server for event in bench.cluster.events if event.kind == "lost"}
         found |= {
             f"{name}_turns_hit": len(fault.hit),
+            f"{name}_turns_beyond_think": len(fault.beyond),
             f"{name}_noticed_s": fault.noticed_s,
             f"{name}_untyped_failures": fault.untyped,
             f"{name}_back_s": fault.back_s,

@@ -62,8 +62,12 @@ class Fault:
     @property
     def served_on_share(self) -> float:
         """Of the turns that were beyond thinking when it came: those that were answered well."""
-        beyond = [turn for turn in self.run.turns if self._open(turn) and self._beyond(turn)]
-        return sum(turn.is_ok for turn in beyond) / len(beyond) if beyond else 1.0
+        return sum(turn.is_ok for turn in self.beyond) / max(1, len(self.beyond))
+
+    @property
+    def beyond(self) -> list[Turn]:
+        """Turns that were being spoken when it came."""
+        return [turn for turn in self.run.turns if self._open(turn) and self._beyond(turn)]
 
     def _open(self, turn: Turn) -> bool:
         return turn.sent_ns < self.at_ns < turn.end_ns
@@ -88,7 +92,7 @@ def _with_fault(
 ) -> tuple[Explanation, Fault]:
     with ThreadPoolExecutor(1) as threads:
         hit = threads.submit(_hit, stand, 4.0 + seconds / 3, sign)
-        told = stand.load(name, people, seconds)
+        told = stand.load(name, people, seconds, ramp_s=2.0)
     return told, Fault(told.run, hit.result())
 
 

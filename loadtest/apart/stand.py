@@ -36,7 +36,13 @@ class Stand:
     progress: Progress | None = None
 
     def load(
-        self, name: str, people: int, seconds: float, *, warm_up_s: float = 4.0
+        self,
+        name: str,
+        people: int,
+        seconds: float,
+        *,
+        warm_up_s: float = 4.0,
+        ramp_s: float = 0.0,
     ) -> Explanation:
         """People at once, closed loop; what became of it."""
         spec = RunSpec(
@@ -47,7 +53,7 @@ class Stand:
             people=people,
             seconds=seconds,
             warm_up_s=warm_up_s,
-            ramp_s=0.0,
+            ramp_s=ramp_s,
             emulation=self.emulation,
             out=self.runs,
         )
@@ -81,7 +87,7 @@ def stand(
 ) -> Iterator[Stand]:
     """An emulated deployment, the stages `apart` on a device of their own; all of it ends with the
     block."""
-    with emulating(apart, profile) as file, Cluster(plan) as cluster:
+    with emulating(apart, profile) as file, Cluster(plan, out=file.parent) as cluster:
         yield Stand(plan.name, cluster, file, runs, progress)
 
 
