@@ -10,8 +10,8 @@ from client import audio
 from client.responses import TurnChunk
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate
-from deploy.launcher import Server
 from python_backends.errors import InvalidInput
+from tests.server.conftest import Served
 
 pytestmark = pytest.mark.server
 
@@ -25,8 +25,8 @@ GREEDY = TurnOptions(speech_temperature=0.0, seed=7)
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[TurnClient]:
-    with TurnClient(server.grpc_address) as one:
+def client(served: Served) -> Iterator[TurnClient]:
+    with TurnClient(served.grpc_address) as one:
         yield one
 
 

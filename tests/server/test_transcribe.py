@@ -15,10 +15,10 @@ from build.fetch import member
 from client import audio
 from client.turns import TurnClient
 from client.wer import words
-from deploy.launcher import Server
 from python_backends.encoder_window.mel import log_mel
 from python_backends.errors import InvalidInput
 from tests import clips
+from tests.server.conftest import Served
 
 pytestmark = pytest.mark.server
 
@@ -30,8 +30,8 @@ Floats = npt.NDArray[np.float32]
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[TurnClient]:
-    with TurnClient(server.grpc_address) as one:
+def client(served: Served) -> Iterator[TurnClient]:
+    with TurnClient(served.grpc_address) as one:
         yield one
 
 

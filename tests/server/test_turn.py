@@ -16,8 +16,8 @@ from client.conversation import Conversation
 from client.responses import TurnChunk, join_pieces
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
-from deploy.launcher import Server
 from python_backends.errors import Cancelled, InvalidInput, StageError
+from tests.server.conftest import Served
 
 pytestmark = pytest.mark.server
 
@@ -31,8 +31,8 @@ SOON_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[TurnClient]:
-    with TurnClient(server.grpc_address) as one:
+def client(served: Served) -> Iterator[TurnClient]:
+    with TurnClient(served.grpc_address) as one:
         yield one
 
 
@@ -44,22 +44,26 @@ def sound(chunks: list[TurnChunk]) -> np.ndarray[tuple[int], np.dtype[np.float32
     return np.concatenate([chunk.speech for chunk in chunks])
 
 
-def open_requests(server: Server) -> dict[str, float]:
-    """`tristage_open_requests` of every stage."""
-    url = f"http://127.0.0.1:{server.ports.metrics}/metrics"
-    with urllib.request.urlopen(url) as page:
-        lines = page.read().decode().splitlines()
-    rows = [line for line in lines if line.startswith("tristage_open_requests{")]
-    return {row.split('"')[1]: float(row.rsplit(" ", 1)[1]) for row in rows}
+def open_requests(served: Served) -> dict[str, float]:
+    """`tristage_open_requests` of every stage, its proxies included."""
+    found: dict[str, float] = {}
+    for address in served.metrics_addresses:
+        with urllib.request.urlopen(f"http://{address}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        for row in lines:
+            if row.startswith("tristage_open_requests{"):
+                stage = row.split('"')[1]
+                found[stage] = found.get(stage, 0.0) + float(row.rsplit(" ", 1)[1])
+    return found
 
 
-def wait_until_idle(server: Server) -> None:
+def wait_until_idle(served: Served) -> None:
     """Fail unless every stage has ended all its requests soon."""
     deadline = time.monotonic() + SOON_S
-    while any(open_requests(server).values()):
-        assert time.monotonic() < deadline, open_requests(server)
+    while any(open_requests(served).values()):
+        assert time.monotonic() < deadline, open_requests(served)
         time.sleep(0.02)
-    assert set(STAGES) <= open_requests(server).keys()
+    assert set(STAGES) <= open_requests(served).keys()
 
 
 def test_an_order_is_heard_answered_and_spoken(client: TurnClient) -> None:
@@ -149,43 +153,43 @@ def test_silence_is_answered_with_one_piece_without_sound(client: TurnClient) ->
     assert (chunks[0].heard, chunks[0].status) == ("", "no_speech")
 
 
-def test_a_cancelled_client_stops_every_stage(server: Server, client: TurnClient) -> None:
+def test_a_cancelled_client_stops_every_stage(served: Served, client: TurnClient) -> None:
     stream = client.turn(audio.read(LONG), options=GREEDY)
     next(stream)
-    assert sum(open_requests(server).values()) > 0
+    assert sum(open_requests(served).values()) > 0
     stream.cancel()
     with pytest.raises(Cancelled):
         list(stream)
-    wait_until_idle(server)
+    wait_until_idle(served)
     first, *_ = client.turn(audio.read(ORDERS[2]))
     assert first.heard == "Do you have pizza?"
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.15, 0.4])
 def test_a_cancel_at_any_time_stops_every_stage(
-    server: Server, client: TurnClient, after_s: float
+    served: Served, client: TurnClient, after_s: float
 ) -> None:
     stream = client.turn(audio.read(LONG), options=GREEDY)
     time.sleep(after_s)
     stream.close()
     time.sleep(0.1)
-    wait_until_idle(server)
+    wait_until_idle(served)
 
 
-def test_a_vanished_client_stops_every_stage(server: Server) -> None:
+def test_a_vanished_client_stops_every_stage(served: Served) -> None:
     code = (
         "import sys, time; from client import audio; from client.turns import TurnClient\n"
         "turn = TurnClient(sys.argv[1]).turn(audio.read(sys.argv[2]))\n"
         "next(turn); print('speaking', flush=True); time.sleep(60)"
     )
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-c", code, server.grpc_address, str(LONG)]
+    command = [sys.executable, "-c", code, served.grpc_address, str(LONG)]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None
         assert caller.stdout.readline() == "speaking\n"
-        assert sum(open_requests(server).values()) > 0
+        assert sum(open_requests(served).values()) > 0
         caller.kill()
-    wait_until_idle(server)
+    wait_until_idle(served)
 
 
 def test_bad_input_is_refused_with_a_typed_error_and_disturbs_nobody(client: TurnClient) -> None:
