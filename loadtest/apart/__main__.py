@@ -54,6 +54,7 @@ TARGETS: dict[str, Target] = {
     "shared_by_sent_hidden": at_most(1),
     "slow_link_answered_share": at_least(1),
     "lossy_link_answered_share": at_least(1),
+    "plain_link_spans_outside_turn_ms": at_most(5),
     "cut_link_noticed_s": at_most(3),
     "healed_link_answered": at_least(1),
 }

@@ -1,6 +1,7 @@
 """Stages on two hosts: two network namespaces, joined by a wire that is slow, lossy, or cut.
 
-Each host runs `python -m deploy up --only ...` of the same plan, as two machines would.
+Each host runs `python -m deploy up --only ...` of the same plan, as two machines would, and the one
+on the right has a clock of its own (a time namespace), as another machine has.
 """
 
 import os
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -36,17 +37,20 @@ TURN_TIMEOUT_S = 20.0
 TURNS, PEOPLE = 6, 4
 DELAY_MS = 10.0
 LOSS = 0.02
+CLOCK_AHEAD_S = 1000
 PAUSE_S = 0.25
 _numbers = count()
 
 
 @dataclass(frozen=True)
 class End:
-    """How a turn ended: its first sound, the error's code ("" for none), and when."""
+    """How a turn ended: its first sound, the error's code ("" for none), and when; and by how much
+    a span lies before its sending or after its end."""
 
     first_audio_ms: float
     code: str
     at: float
+    outside_ms: float
 
 
 def two_hosts(runs: Path, progress: Progress) -> dict[str, float]:
@@ -54,7 +58,11 @@ def two_hosts(runs: Path, progress: Progress) -> dict[str, float]:
     if reason := Link.possible():
         progress.console.print(f"two hosts: not measured, {reason}")
         return {}
-    with Link() as link, emulating() as file, _deployed(link, file.parent) as address:
+    with (
+        Link() as link,
+        emulating(apart=["listen"]) as file,
+        _deployed(link, file.parent) as address,
+    ):
         found = _answered(address, "plain_link")
         link.set(delay_ms=DELAY_MS)
         found |= _answered(address, "slow_link")
@@ -72,6 +80,7 @@ def _answered(address: str, name: str) -> dict[str, float]:
     return {
         f"{name}_answered_share": len(good) / len(ends),
         f"{name}_first_audio_ms_p50": median(good) if good else float("inf"),
+        f"{name}_spans_outside_turn_ms": max(end.outside_ms for end in ends),
     }
 
 
@@ -112,7 +121,15 @@ def _speak(address: str) -> End:
         except grpc.RpcError as fault:
             code = f"gRPC {fault.code().name}"
     first_ns = reading.chunks_ns[0] if reading.chunks_ns else sent_ns
-    return End((first_ns - sent_ns) / 1e6, code, time.monotonic())
+    outside_ms = 0.0 if code else _outside_ms(reading, sent_ns, time.monotonic_ns())
+    return End((first_ns - sent_ns) / 1e6, code, time.monotonic(), outside_ms)
+
+
+def _outside_ms(reading: Reading, sent_ns: int, end_ns: int) -> float:
+    spans = reading.events()
+    early_ns = max(sent_ns - span["start_ns"] for span in spans)
+    late_ns = max(span["end_ns"] - end_ns for span in spans)
+    return float(max(0, early_ns, late_ns)) / 1e6
 
 
 @contextmanager
@@ -121,8 +138,9 @@ def _deployed(link: Link, folder: Path) -> Iterator[str]:
     reached past the wire."""
     plan, front = _plan(folder, link.left, link.right)
     with ExitStack() as stack:
-        for host, servers in ((link.right, "think,speak"), (link.left, "listen")):
-            stack.enter_context(_up(host, plan, servers, folder))
+        other = ["unshare", "--time", "--monotonic", str(CLOCK_AHEAD_S)]
+        for host, servers, clock in ((link.right, "think,speak", other), (link.left, "listen", [])):
+            stack.enter_context(_up(host, plan, servers, folder, clock))
         stack.enter_context(_route(link.left))
         address = f"{link.left.address}:{front}"
         _wait_until_served(address)
@@ -130,8 +148,8 @@ def _deployed(link: Link, folder: Path) -> Iterator[str]:
 
 
 def _plan(folder: Path, left: Host, right: Host) -> tuple[Path, int]:
-    """plans/three.yaml with the addresses of the two hosts; and the front's gRPC port."""
-    given = yaml.safe_load((PLANS / "three.yaml").read_text())
+    """plans/listen-front.yaml with the addresses of the two hosts; and the front's gRPC port."""
+    given = yaml.safe_load((PLANS / "listen-front.yaml").read_text())
     given["repositories"] = [str(ROOT / "loadtest" / "emulated")]
     for number, (name, server) in enumerate(given["servers"].items()):
         first = FIRST_PORT + 10 * number
@@ -143,14 +161,14 @@ def _plan(folder: Path, left: Host, right: Host) -> tuple[Path, int]:
 
 
 @contextmanager
-def _up(host: Host, plan: Path, servers: str, folder: Path) -> Iterator[None]:
-    """`python -m deploy up` on a host, in a folder of its own."""
+def _up(host: Host, plan: Path, servers: str, folder: Path, clock: Sequence[str]) -> Iterator[None]:
+    """`python -m deploy up` on a host, in a folder of its own; `clock` gives it another one."""
     out = folder / servers.replace(",", "-")
     command = [sys.executable, "-m", "deploy", "--out", str(out), "up", str(plan)]
     out.mkdir()
     with (out / "up.log").open("wb") as log:
         process = subprocess.Popen(
-            host.command([*command, "--only", servers]),
+            host.command([*clock, *command, "--only", servers]),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 
 from loadtest.ledger.device import DeviceBook, Idle
 from loadtest.ledger.explanation import Explanation, seed_rows
@@ -55,6 +56,21 @@ def sheets(told: Explanation) -> Iterator[Sheet]:
     yield speed_sheet(told)
     yield smoothness_sheet(told)
     yield count_sheet(told)
+    yield from what_if_sheets(told)
+
+
+def what_if_sheets(told: Explanation) -> Iterator[Sheet]:
+    """Which stage to place or scale otherwise, and what that would give; where it is foretold."""
+    forecasts = import_module("loadtest.sim.forecast")  # which reads explanations itself
+    found = forecasts.what_if(told)
+    if found:
+        columns = ("change", "turns/s", "times as many", "first audio p95, ms")
+        rows = [
+            (words, *map(_plain, (one.turns_per_s, one.turns_gain, one.first_audio_p95_ms)))
+            for words, one in found.items()
+        ]
+        note = "foretold by the simulator, with the costs that this run recorded"
+        yield Sheet("What if", columns, tuple(rows), note)
 
 
 def seed_sheet(told: Explanation) -> Sheet:
@@ -169,3 +185,7 @@ def _seconds(ns: int, wall_ns: int) -> tuple[str, str]:
 
 def _percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"

@@ -49,6 +49,19 @@ class Forecast:
     """Times as many turns as were measured."""
 
 
+def what_if(told: Explanation) -> dict[str, Forecast]:
+    """Every change that can be foretold for a run, the one that gives most first; none for runs
+    that are not of the emulated stages, all on one device, with people who never pause."""
+    run = told.run
+    known = run.emulated and {one.stage for one in run.passes} == {"listen", "think", "speak"}
+    if not known or run.is_open_loop or len(told.devices) != 1 or not told.rulers.answered:
+        return {}
+    if run.facts.get("target") != "stages" or not run.facts.get("profile"):
+        return {}
+    found = {words: forecast(told, after) for words, after in CHANGES.items()}
+    return dict(sorted(found.items(), key=lambda change: -change[1].turns_gain))
+
+
 def forecast(told: Explanation, after: Staging, before: Staging = TOGETHER) -> Forecast:
     """Predict a run whose stages were run as `before`, if they were run as `after`.
 
@@ -63,10 +76,21 @@ def forecast(told: Explanation, after: Staging, before: Staging = TOGETHER) -> F
     was, would_be = played(before), played(after)
     gain = would_be.turns_per_s / was.turns_per_s
     slower = would_be.ttfa_p95_s / was.ttfa_p95_s
-    measured_ms = told.rulers.first_audio.p95
-    if measured_ms is None:
+    measured_ms = told.rulers.first_audio.p95 or 0.0
+    return Forecast(throughput(told) * gain, measured_ms * slower, gain)
+
+
+def throughput(told: Explanation) -> float:
+    """Turns a second of people who never pause: how many there are by how long a turn takes
+    (Little's law). People answer in waves of some seconds; counting the turns that end in a window
+    is wrong by up to one wave.
+
+    ValueError where nobody was answered.
+    """
+    mean_ms = told.rulers.latency.mean
+    if mean_ms is None:
         raise ValueError(f"in run {told.run.name!r} nobody was answered, so nothing is predicted")
-    return Forecast(told.rulers.turns_per_s * gain, measured_ms * slower, gain)
+    return 1000 * told.run.people / mean_ms
 
 
 def fitted(run: Run) -> tuple[Profile, float]:

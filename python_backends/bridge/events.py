@@ -18,8 +18,11 @@ def now_ns() -> int:
 
 @cache
 def host() -> str:
-    """The machine whose clock that is, and which of its boots: the clock starts anew with each."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Whose clock that is: a machine, which of its boots, and the time namespace (a container may
+    have one of its own)."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    clock = Path("/proc/self/ns/time")
+    return f"{boot} {clock.readlink()}" if clock.is_symlink() else boot
 
 
 def span(

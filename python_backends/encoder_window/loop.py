@@ -196,13 +196,14 @@ class EncodeLoop:
         if self._held and self._stall.may_answer(now, self._held[0][1], streams):
             self._answer_held()
         ready = self._window.ready_count
-        if not self._held and not self._stall.may_start(now, oldest, ready, streams):
+        most = self._settings.max_batch
+        if not self._held and not self._stall.may_start(now, oldest, ready, streams, most):
             self._paused_at = self._paused_at or now
             return None
         if self._paused_at:
             self._pauses.append((self._paused_at, now))
             self._paused_at = 0.0
-        limit = self._stall.limit(streams, self._settings.max_batch)
+        limit = self._stall.limit(streams, most)
         return self._window.release(now, free_since=self._free_since, limit=limit)
 
     def _start(self, batch: Release[Hashable, Member]) -> None:

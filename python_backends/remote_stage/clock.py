@@ -3,7 +3,6 @@
 import json
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,6 @@ from numpy.typing import NDArray
 
 SAMPLES = 16
 """Questions remembered; the quickest of them is believed."""
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-def this_host() -> str:
-    """Names the machine: processes with the same one share CLOCK_MONOTONIC."""
-    return BOOT_ID.read_text().strip()
 
 
 @dataclass(frozen=True)

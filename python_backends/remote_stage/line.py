@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from python_backends.bridge.events import now_ns
+from python_backends.bridge.events import host, now_ns
 from python_backends.errors import StageError, StageFailed
 from python_backends.peer import Peer, Unreachable
 from python_backends.regions import Region
-from python_backends.remote_stage.clock import HostClock, this_host
+from python_backends.remote_stage.clock import HostClock
 from python_backends.remote_stage.settings import RemoteSettings
 from python_backends.scheduling.replicas import Replica
 
@@ -35,7 +35,7 @@ class Line:
         self._region = region if _is_here(replica.address) else None
         self._shares = False
         self.peer = Peer(replica.address)
-        self.host_clock = HostClock(this_host())
+        self.host_clock = HostClock(host())
         self._stage = stage
         self._settings = settings
         self._on_lost = on_lost

@@ -12,6 +12,7 @@ waits for the others as well.
 """
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -58,14 +59,19 @@ class StallBudget:
         self._seconds[members] = known + SMOOTHING * (seconds - known)
 
     def may_start(
-        self, now: float, ready_since: float, ready: int, stages: Iterable[Streams]
+        self,
+        now: float,
+        ready_since: float,
+        ready: int,
+        stages: Iterable[Streams],
+        max_batch: int = sys.maxsize,
     ) -> bool:
         """A pass for `ready` members need not wait any longer, for running streams to end or for
-        others to come."""
+        others to come; a full one does not wait for others."""
         waited_s = now - ready_since
         if _anybody(stages):
             return waited_s >= self.gather_s * max(1.0, PATIENCE * ready)
-        return waited_s >= self.gather_s or ready >= COMPANY * self._wave
+        return waited_s >= self.gather_s or ready >= min(max_batch, COMPANY * self._wave)
 
     def may_answer(self, now: float, held_since: float, stages: Iterable[Streams]) -> bool:
         """Answers need not be held any longer while others are being encoded."""

@@ -15,9 +15,9 @@ IN_ORDER = ["encode", "asr_decode", "think", "prosody", "acoustic", "vocoder", "
 LOADED: dict[str, dict[str, tuple[set[str], set[str]]]] = {
     "one-server": {"all": (WIRING | {"vad"} | LISTENS | THINKS | SPEAKS, set())},
     "three-servers": {
-        "listen": (WIRING | {"vad"} | LISTENS, {"think", "prosody", "acoustic", "vocoder"}),
+        "listen": (LISTENS, set()),
         "think": (THINKS, set()),
-        "speak": (SPEAKS, set()),
+        "speak": (WIRING | {"vad"} | SPEAKS, {"encode", "asr_decode", "think"}),
     },
     "stages-apart": {
         "front": (WIRING | {"vad"}, set(IN_ORDER) - {"vad"}),

@@ -150,6 +150,7 @@ def test_the_first_of_a_crowd_that_was_answered_together_waits_for_half_of_it() 
     assert not budget.may_start(0.01, 0.0, 1, [])
     assert budget.may_start(0.01, 0.0, 4, [])
     assert budget.may_start(0.1, 0.0, 1, [])
+    assert budget.may_start(0.01, 0.0, 3, [], max_batch=3)
 
 
 def test_one_caller_alone_never_waits_for_company() -> None:
