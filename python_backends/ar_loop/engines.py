@@ -28,7 +28,4 @@ class BlsEngine:
 
 def pool_bytes(engine: StepEngine) -> int:
     """Memory of the pools that an engine keeps in this process."""
-    if not isinstance(engine, SlotPoolEngine):
-        return 0
-    pools = (*engine.pools.kv.values(), *engine.pools.context.values())
-    return sum(pool.nbytes for pool in pools)
+    return engine.pools.nbytes if isinstance(engine, SlotPoolEngine) else 0

@@ -23,6 +23,10 @@ class TritonPythonModel(PlainBackend):
             threads=settings.threads,
         )
 
+    def held_bytes(self) -> int:
+        """The KV and context pools."""
+        return self._engine.pools.nbytes
+
     def serve(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
         command = from_inputs(inputs, self._engine.width)
         return to_outputs(self._engine.run(command), self._engine.width)

@@ -20,6 +20,11 @@ class Pools:
         slots = next(iter(self.kv.values())).shape[0]
         self.context_length = np.zeros(slots, np.int64)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(pool.nbytes for pool in (*self.kv.values(), *self.context.values()))
+
     def fill(self, row: int, name: str, values: NDArray[Any]) -> None:
         """Write a row's context; ValueError if it is longer than the pool."""
         pool, length = self.context[name], values.shape[-2]

@@ -24,6 +24,9 @@ class FakeServer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[Any] = []
+        self.regions: dict[str, str] = {}
+        """Shared memory that callers have told of: name -> key."""
+
         self.arrived = threading.Semaphore(0)
         self.gone = threading.Semaphore(0)
 
@@ -33,6 +36,14 @@ class FakeServer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             self.requests.append(request)
             self.arrived.release()
             yield from self.script(request, context)
+
+    def SystemSharedMemoryRegister(self, request: Any, context: Any) -> Any:
+        self.regions[request.name] = request.key
+        return service_pb2.SystemSharedMemoryRegisterResponse()
+
+    def SystemSharedMemoryUnregister(self, request: Any, context: Any) -> Any:
+        self.regions.pop(request.name, None)
+        return service_pb2.SystemSharedMemoryUnregisterResponse()
 
     def ModelInfer(self, request: Any, context: Any) -> Any:
         self.requests.append(request)

@@ -20,6 +20,7 @@ from python_backends.remote_stage.placement import VARIABLE, Placement
 from python_backends.remote_stage.settings import RemoteSettings
 from tests import fakes
 from tests.unit.fake_triton import (
+    FakeServer,
     Message,
     Script,
     chunk,
@@ -84,6 +85,7 @@ class Bench:
         self.replicas = {name: replica for name, (replica, _) in replicas.items()}
         self._addresses = {name: address for name, (_, address) in replicas.items()}
         self.turns: dict[str, int] = {}
+        self.servers: list[FakeServer] = []
         self.inbox = Inbox()
         self.place()
 
@@ -106,6 +108,10 @@ class Bench:
         self.inbox.put(Arrived(request))
         return native.sender
 
+    def regions(self) -> set[str]:
+        """Shared memory that replicas were told of."""
+        return {name for server in self.servers for name in server.regions}
+
     def until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 5.0
         while not holds():
@@ -114,17 +120,25 @@ class Bench:
 
 
 @contextmanager
-def opened(folder: Path, *scripts: Script, settings: RemoteSettings = SETTINGS) -> Iterator[Bench]:
+def opened(
+    folder: Path,
+    *scripts: Script,
+    settings: RemoteSettings = SETTINGS,
+    inputs: tuple[str, ...] = INPUTS,
+) -> Iterator[Bench]:
     with ExitStack() as stack:
         made: dict[str, tuple[Replica, str]] = {}
+        servers: list[FakeServer] = []
         for number, script in enumerate(scripts, 1):
             replica = Replica(script)
             stack.callback(replica.awake.set)
-            _, address = stack.enter_context(serving(replica.script))
+            server, address = stack.enter_context(serving(replica.script))
+            servers.append(server)
             made[f"speak-{number}"] = replica, address
         bench = Bench(folder, made)
+        bench.servers = servers
         loop = RemoteLoop(
-            "speak", INPUTS, settings, Placement(bench.file, "speak"), Board(bench.turns)
+            "speak", inputs, settings, Placement(bench.file, "speak"), Board(bench.turns)
         )
         thread = threading.Thread(target=loop.run, args=[bench.inbox])
         thread.start()
@@ -295,6 +309,35 @@ def test_a_cancel_reaches_the_replica_and_answers_the_caller(tmp_path: Path) -> 
         other.cancelled = True
         assert "code=CANCELLED" in other.error()
         bench.until(lambda: bench.turns["speak-1"] == 0)
+
+
+def test_a_large_input_goes_by_shared_memory_which_is_free_again_afterwards(
+    tmp_path: Path,
+) -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    def looking(request: Any, context: Any) -> Iterator[Message]:
+        told = next(one for one in request.inputs if one.name == "LATENT").parameters
+        region = told["shared_memory_region"].string_param
+        start, size = (
+            told[f"shared_memory_{what}"].int64_param for what in ("offset", "byte_size")
+        )
+        raw = (Path("/dev/shm") / region).read_bytes()[start : start + size]
+        seen.append((region, start, int(np.frombuffer(raw, np.float32).sum())))
+        yield chunk(request, 0, 0, 3, final=True)
+
+    small = RemoteSettings(True, probe_ms=20, lost_ms=300, shared_memory_bytes=2**20)
+    with opened(tmp_path, looking, settings=small, inputs=(*INPUTS, "LATENT")) as bench:
+        bench.until(lambda: bool(bench.regions()))
+        time.sleep(0.1)
+        for number in range(4):
+            latent = np.ones((1, 100_000), np.float32)
+            bench.arrive(f"t{number}", inputs={"LATENT": latent}).values()
+            time.sleep(0.02)
+        [region] = bench.regions()
+    assert [(name, total) for name, _, total in seen] == [(region, 100_000)] * 4
+    assert {start for _, start, _ in seen} <= {0, 400_000}  # there is room for two
+    assert not (Path("/dev/shm") / region).exists()
 
 
 def test_an_error_of_the_stage_itself_is_passed_on_as_it_is(tmp_path: Path) -> None:
