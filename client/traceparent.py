@@ -26,14 +26,14 @@ def first_traceparent(trace_id: str, turn_id: str) -> str:
 
 
 def checked(traceparent: str) -> str:
-    """A caller's `traceparent`, unchanged; InvalidInput unless it is one."""
+    """A caller's `traceparent`, without blanks around it; InvalidInput unless it is one."""
     from opentelemetry.trace import get_current_span
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     found = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
     if not get_current_span(found).get_span_context().is_valid:
         raise InvalidInput(f"{traceparent[:80]!r} is no traceparent: 00-<32 hex>-<16 hex>-<2 hex>")
-    return traceparent
+    return traceparent.strip(" \t")
 
 
 def trace_id(traceparent: str) -> str:

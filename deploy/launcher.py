@@ -193,6 +193,10 @@ class Server:
             backends.environment(os.environ, self.grpc_address, prefix, self.settings.environment),
             self.log.path,
         )
+        if self._run is None:  # `stop` came in between, from another thread
+            self._end_process()
+            runs.close_run(folder, prefix)
+            raise ServerFailed("the server was stopped while it was being started")
         self._wait_until_up()
         self._probe_models(rehearse)
         if self.log.lost_a_port():

@@ -101,6 +101,11 @@ def _remote(plan: Plan) -> Iterator[str]:
             yield f"remote.{key}: unknown; accepted: {', '.join(accepted)}"
         elif not value.isdecimal():
             yield f"remote.{key}: {value!r} is not a whole number"
+    if all(key in accepted and value.isdecimal() for key, value in plan.remote.items()):
+        try:
+            RemoteSettings(True, **{key: int(value) for key, value in plan.remote.items()})
+        except ValueError as fault:
+            yield f"remote: {fault}"
 
 
 def _placing(plan: Plan, models: Models) -> Iterator[str]:

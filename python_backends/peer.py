@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from python_backends import wire
-from python_backends.errors import StageFailed, from_text
+from python_backends.errors import StageError, StageFailed, from_text
 from python_backends.regions import Place, Region
 
 CANCEL_TIMEOUT_S = 2.0
@@ -23,6 +23,10 @@ Outputs = dict[str, NDArray[Any]]
 
 class Unreachable(StageFailed):
     """The connection to a server broke, or there is none."""
+
+
+class Silent(StageFailed):
+    """Nothing has come for too long."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Peer:
         """Responses with tensors of one request, until its final one. `shared`: inputs that lie in
         a region the server was told of.
 
-        StageFailed when nothing has come for `silence_s`, Unreachable when the connection breaks;
+        Silent when nothing has come for `silence_s`, Unreachable when the connection breaks;
         otherwise the error that the model answered with.
         """
         request = wire.to_request(model, inputs, turn=turn, parameters=parameters, shared=shared)
@@ -91,7 +95,7 @@ class Peer:
     async def control(self, stage: str, order: Mapping[str, Any], timeout_s: float) -> Outputs:
         """Send an order to a stage that has an input CONTROL; the tensors it answers with.
 
-        StageFailed when it has not answered within `timeout_s`.
+        Silent when it has not answered within `timeout_s`; otherwise as `stream`.
         """
         word = np.array([[json.dumps(dict(order)).encode()]], dtype=np.object_)
         answers = self.stream(stage, {"CONTROL": word}, turn="", parameters={}, silence_s=timeout_s)
@@ -114,26 +118,29 @@ class Peer:
     async def share(self, region: Region, timeout_s: float) -> bool:
         """Tell the server of a region in this host's shared memory; whether it can be used there.
 
-        It is told anew each time, since the region of that name may be another one by now.
+        It is not withdrawn while it serves: a request in the server's queue may refer to it.
         """
-        name = region.name
-        forget = service_pb2.SystemSharedMemoryUnregisterRequest(name=name)
-        learn = service_pb2.SystemSharedMemoryRegisterRequest(
-            name=name, key=region.key, offset=0, byte_size=region.size
+        request = service_pb2.SystemSharedMemoryRegisterRequest(
+            name=region.name, key=region.key, offset=0, byte_size=region.size
         )
         try:
-            await self._stub.SystemSharedMemoryUnregister(forget, timeout=timeout_s)
-            await self._stub.SystemSharedMemoryRegister(learn, timeout=timeout_s)
-        except grpc.aio.AioRpcError:
-            return False
+            await self._stub.SystemSharedMemoryRegister(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as fault:
+            return bool(fault.code() is grpc.StatusCode.ALREADY_EXISTS)
         return True
+
+    async def unshare(self, region: Region, timeout_s: float) -> None:
+        """Have the server forget a region that nothing refers to any more, if it can be told."""
+        request = service_pb2.SystemSharedMemoryUnregisterRequest(name=region.name)
+        with suppress(grpc.aio.AioRpcError):
+            await self._stub.SystemSharedMemoryUnregister(request, timeout=timeout_s)
 
     async def close(self) -> None:
         """End the connection."""
         await self._channel.close()
 
     async def _cancel_at(self, stage: str, turn: str) -> None:
-        with suppress(StageFailed):
+        with suppress(StageError):
             await self.control(stage, {"cancel": turn}, CANCEL_TIMEOUT_S)
 
 
@@ -151,7 +158,7 @@ async def _next(call: Any, silence_s: float, model: str) -> Any:
         async with asyncio.timeout(silence_s):  # wait_for of 3.11 may lose a cancel
             message = await call.read()
     except TimeoutError as fault:
-        raise StageFailed(f"no progress for {silence_s:g} s", stage=model) from fault
+        raise Silent(f"no progress for {silence_s:g} s", stage=model) from fault
     except grpc.aio.AioRpcError as fault:
         raise Unreachable(f"the stream broke: {fault.details()}", stage=model) from fault
     if message is grpc.aio.EOF:

@@ -4,7 +4,6 @@ A block is one request's; it is free again when the request has ended. Where the
 tensors are sent as usual. See Triton's system shared memory extension.
 """
 
-import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,12 +42,9 @@ class Region:
         self.name = name
         self.size = size
         self._path = folder / name
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.ftruncate(file, size)
-            self._memory = mmap.mmap(file, size)
-        finally:
-            os.close(file)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, 0o600)
+        os.ftruncate(self._file, size)
         self._taken: list[Block] = []
 
     @property
@@ -64,7 +60,8 @@ class Region:
             return None
         places, at = {}, start
         for name, values in tensors.items():
-            self._memory[at : at + values.nbytes] = np.ascontiguousarray(values).tobytes()
+            if not self._write(np.ascontiguousarray(values), at):
+                return None
             places[name] = Place(self.name, at, values.nbytes)
             at += sizes[name]
         block = Block(start, at, places)
@@ -73,12 +70,13 @@ class Region:
         return block
 
     def give_back(self, block: Block) -> None:
-        """The server has read it, or never will."""
+        """The server has read it, or its answer is not wanted any more: one that has been stopped
+        and goes on may then compute for nobody with what somebody else has put there."""
         self._taken.remove(block)
 
     def close(self) -> None:
         """Remove the file; a server that has mapped it keeps its mapping until it is told."""
-        self._memory.close()
+        os.close(self._file)
         self._path.unlink(missing_ok=True)
 
     def check_integrity(self) -> None:
@@ -86,6 +84,13 @@ class Region:
         ends = [0, *(block.end for block in self._taken)]
         starts = [*(block.start for block in self._taken), self.size]
         assert all(end <= start for end, start in zip(ends, starts, strict=True))
+
+    def _write(self, values: NDArray[Any], at: int) -> bool:
+        """False where the host has no memory left; a store into a mapping would kill us there."""
+        try:
+            return os.pwrite(self._file, values.data, at) == values.nbytes
+        except OSError:
+            return False
 
     def _gap(self, size: int) -> int | None:
         """The first place where `size` bytes are free."""

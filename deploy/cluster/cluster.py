@@ -9,6 +9,7 @@
 """
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -105,7 +106,7 @@ class Cluster:
         runs.sweep(self._out)
         self._run = folder, prefix = runs.open_run(self._out)
         self._ended.clear()
-        atexit.register(self.stop)
+        atexit.register(self._stop_at_exit, os.getpid())
         try:
             placement = folder / "placement.json"
             blueprint = Blueprint(self.plan, models, self._out, placement, prefix)
@@ -136,7 +137,12 @@ class Cluster:
         run, self._run = self._run, None
         if run is not None:
             runs.close_run(*run)
-        atexit.unregister(self.stop)
+        atexit.unregister(self._stop_at_exit)
+
+    def _stop_at_exit(self, owner: int) -> None:
+        """Not in a forked child, which inherits what its parent registered."""
+        if os.getpid() == owner:
+            self.stop()
 
     def wait(self) -> None:
         """Wait until somebody stops it."""

@@ -90,9 +90,19 @@ class Member:
         """Begin to supervise it."""
         for task in (self._watch, self._watch_stubs):
             name = f"{task.__name__} {self.replica.name}"
-            thread = threading.Thread(target=task, name=name, daemon=True)
+            thread = threading.Thread(target=self._for_ever, args=[task], name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def _for_ever(self, task: Callable[[], None]) -> None:
+        """Whatever goes wrong in it, a server is watched until it is closed."""
+        while not self._closing.is_set():
+            try:
+                task()
+                return
+            except Exception as bug:
+                self._note("failed", f"supervision went wrong and goes on: {bug!r}")
+                self._closing.wait(FIRST_BACK_OFF_S)
 
     def abandon(self) -> None:
         """Let a start that is under way fail."""
@@ -144,6 +154,8 @@ class Member:
             self.restarts += 1
             try:
                 with self._starts:
+                    if self._closing.is_set():
+                        return
                     self.server.restart()
             except (DeployError, OSError) as failure:
                 if not self._closing.is_set():

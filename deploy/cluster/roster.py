@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deploy.cluster.events import Event, Kind
@@ -109,7 +109,8 @@ class Roster:
 
     def _say(self, line: str) -> None:
         for listener in list(self._listeners):
-            listener(line)
+            with suppress(OSError):  # a terminal that is gone must not end the supervision
+                listener(line)
 
     def publish(self) -> None:
         """Bring both files up to date."""

@@ -62,6 +62,7 @@ class Scaling:
     def remove(self, name: str, timeout_s: float) -> None:
         """See Cluster.remove_replica."""
         with self._changing:
+            self._refuse_on_several_machines()
             member = self._removable(name)
             member.draining = True
             self._roster.tell(member, "draining", "gets no new turns")
@@ -101,7 +102,7 @@ class Scaling:
     def _refuse_on_several_machines(self) -> None:
         if self._roster.elsewhere:
             raise PlanError(
-                "servers of this plan run on other machines, which would not learn of a new one; "
+                "servers of this plan run on other machines, which would not learn of a change; "
                 "write `replicas` into the plan"
             )
 

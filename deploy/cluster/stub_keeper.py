@@ -51,11 +51,18 @@ class StubKeeper:
             return None
         self._asked_at = self._clock()
         for model in self._server.own_queues:
-            try:
-                self._probe.infer(self._server.config(model), ANSWER_TIMEOUT_S)
-            except ServerFailed as failure:
-                return model, str(failure)
+            if self._miss(model) and (reason := self._miss(model)):
+                return model, reason
         return None
+
+    def _miss(self, model: str) -> str:
+        """Why a model did not answer; empty when it did. Once is no proof: it may have been us who
+        were stopped or starved meanwhile."""
+        try:
+            self._probe.infer(self._server.config(model), ANSWER_TIMEOUT_S)
+        except ServerFailed as failure:
+            return str(failure)
+        return ""
 
     def _reload(self, model: str, reason: str) -> None:
         began = self._clock()

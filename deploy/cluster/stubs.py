@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
@@ -37,7 +38,8 @@ def stubs(server: int, models: Collection[str]) -> list[Stub]:
 def kill(stub: Stub) -> None:
     """A hung stub would hold the unloading of its model."""
     if stub.alive:
-        psutil.Process(stub.pid).kill()
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(stub.pid).kill()
 
 
 def _served(command: list[str], models: Collection[str]) -> str | None:

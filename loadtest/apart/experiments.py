@@ -14,6 +14,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from loadtest.apart import faults
 from loadtest.apart.stand import MODEL, Stand, plan_of, stand
+from loadtest.apart.transfer import ask
 from loadtest.ledger import Explanation
 from loadtest.ledger.request import Cause
 from loadtest.sim.forecast import (
@@ -29,7 +30,6 @@ Figures = dict[str, float]
 ONE, THREE = "one", "three"
 CROWD = 64
 FAULT_PEOPLE = 32
-TIMEOUT_S = 30.0
 ROUNDS = 2
 """One server and three, in turns: this machine's speed drifts."""
 
@@ -40,7 +40,9 @@ def together_and_apart(runs: Path, progress: Progress) -> Figures:
     crowd: dict[str, list[float]] = {ONE: [], THREE: []}
     counted: dict[str, list[float]] = {ONE: [], THREE: []}
     said: dict[str, list[object]] = {ONE: [], THREE: []}
+    ways: dict[str, list[float]] = {ONE: [], THREE: []}
     within: list[float] = []
+    failed = 0.0
     for number in range(ROUNDS):
         for plan in (ONE, THREE):
             with stand(plan_of(plan), runs, progress) as bench:
@@ -50,7 +52,9 @@ def together_and_apart(runs: Path, progress: Progress) -> Figures:
             alone[plan].append(_median_first_audio_ms(single))
             crowd[plan].append(throughput(many))
             counted[plan].append(many.rulers.turns_per_s)
+            failed += failed_turns(single, many)
             within += [unexplained_ms(told) for told in (single, many) if plan == THREE]
+            ways[plan].append(single.requests.mean_ms()[Cause.TRANSPORT])
     return {
         "same_answers": float(said[ONE] == said[THREE]),
         "one_server_first_audio_ms_p50": median(alone[ONE]),
@@ -62,6 +66,10 @@ def together_and_apart(runs: Path, progress: Progress) -> Figures:
         "three_servers_turns_counted_per_s_64": median(counted[THREE]),
         "three_by_one_throughput_64": median(crowd[THREE]) / median(crowd[ONE]),
         "spans_off_client_latency_ms_p95": max(within),
+        "one_server_transport_ms": median(ways[ONE]),
+        "three_servers_transport_ms": median(ways[THREE]),
+        "added_transport_ms": median(ways[THREE]) - median(ways[ONE]),
+        "one_and_three_failed_turns": failed,
     }
 
 
@@ -83,6 +91,7 @@ def scaled(runs: Path, progress: Progress) -> Figures:
         "second_speak_turns_per_s": throughput(both),
         "second_speak_turns_by_predicted": throughput(both) / second.turns_per_s,
         "second_speak_ttfa_p95_by_predicted": _ttfa_p95_ms(both) / second.first_audio_p95_ms,
+        "scaled_failed_turns": failed_turns(shared, apart, both),
     }
 
 
@@ -100,6 +109,7 @@ def broken(runs: Path, progress: Progress) -> Figures:
             f"{name}_untyped_failures": fault.untyped,
             f"{name}_back_s": fault.back_s,
             f"{name}_beyond_think_answered_share": fault.served_on_share,
+            f"{name}_encoder_passes_meanwhile": fault.listened_meanwhile,
             f"{name}_other_servers_lost": len(lost - {faults.SERVER}),
         }
     return found
@@ -110,14 +120,26 @@ def drained(runs: Path, progress: Progress) -> Figures:
     with stand(plan_of(THREE), runs, progress) as bench:
         with _meanwhile(lambda: _come_and_go(bench)):
             told = bench.load("replica-comes-and-goes", FAULT_PEOPLE, 20.0)
-        changes = [
-            event.kind for event in bench.cluster.events if event.kind in ("added", "removed")
-        ]
+        changes = {event.kind: event for event in bench.cluster.events}
+    added, removed = changes.get("added"), changes.get("removed")
+    under_load = removed is not None and removed.monotonic_ns < told.run.window[1]
     return {
-        "replicas_added_and_removed": float(changes == ["added", "removed"]),
-        "replica_failed_turns": float(told.rulers.turns - told.rulers.answered),
+        "replica_added_and_removed_under_load": float(added is not None and under_load),
+        "replica_turns_served": 0.0 if added is None else _served_by(told, added.server),
+        "replica_failed_turns": failed_turns(told),
         "replica_answered_turns": float(told.rulers.answered),
     }
+
+
+def _served_by(told: Explanation, replica: str) -> float:
+    spans = ((turn, span) for turn in told.run.turns for span in turn.spans)
+    return float(len({turn.turn for turn, one in spans if one.more.get("replica") == replica}))
+
+
+def failed_turns(*runs: Explanation) -> float:
+    """Turns that were not answered, warm-up and the run's end included."""
+    turns = (turn for told in runs for turn in told.run.turns)
+    return float(sum(not turn.is_ok and turn.outcome != "open" for turn in turns))
 
 
 def unexplained_ms(told: Explanation) -> float:
@@ -146,8 +168,10 @@ def _meanwhile(work: Callable[[], None]) -> Iterator[None]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        thread.join()
     if faults_found:
         raise faults_found[0]
 
@@ -158,8 +182,8 @@ def _answer(bench: Stand) -> object:
     request = wire.to_request(MODEL, sound, turn="same", parameters={})
     with grpc.insecure_channel(bench.cluster.grpc_address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        messages = list(stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S))
-    arrays = [wire.to_arrays(message.infer_response) for message in messages]
+        arrays = [wire.to_arrays(response) for response in ask(stub, request)]
+    assert any("SPEECH" in one for one in arrays), "the turn had no sound"
     return [
         {name: values.tolist() for name, values in one.items() if name != "EVENTS"}
         for one in arrays

@@ -15,6 +15,7 @@ from loadtest.ledger.run import Run, Turn
 
 STAGE = "think"
 SERVER = "think-1"
+AWAY_S = 1000.0
 PATIENCE_S = 10.0
 """At most so long a stage is waited for that is to be hit while it computes."""
 
@@ -42,22 +43,31 @@ class Fault:
 
     @property
     def untyped(self) -> int:
-        """Failures of the whole run that were no typed error of a stage: time-outs among them."""
+        """Failures of the whole run that were no typed error of a stage: time-outs among them, and
+        what a server said in words of its own."""
         failed = [turn for turn in self.run.turns if not turn.is_ok and turn.outcome != "open"]
         return sum(
-            turn.outcome not in ("error", "refused") or " at client" in turn.reason
+            turn.outcome not in ("error", "refused")
+            or turn.reason.endswith((" at client", " at server"))
             for turn in failed
         )
 
     @property
     def back_s(self) -> float:
-        """Until the stage computed again."""
+        """Until the stage computed again; `AWAY_S` when it never did."""
         again = [
             one.start_ns
             for one in self.run.passes
             if one.stage == STAGE and one.submitted_ns > self.at_ns + 200_000_000
         ]
-        return (min(again) - self.at_ns) / 1e9 if again else float("inf")
+        return (min(again) - self.at_ns) / 1e9 if again else AWAY_S
+
+    @property
+    def listened_meanwhile(self) -> int:
+        """Encoder passes that were asked for while the stage was away."""
+        until_ns = self.at_ns + round(min(self.back_s, AWAY_S) * 1e9)
+        passes = [one for one in self.run.passes if one.stage == "listen"]
+        return sum(self.at_ns < one.submitted_ns < until_ns for one in passes)
 
     @property
     def served_on_share(self) -> float:

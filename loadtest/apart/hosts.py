@@ -67,7 +67,9 @@ def two_hosts(runs: Path, progress: Progress) -> dict[str, float]:
         link.set(delay_ms=DELAY_MS)
         found |= _answered(address, "slow_link")
         link.set(delay_ms=1.0, loss=LOSS)
+        dropped = link.dropped
         found |= _answered(address, "lossy_link")
+        found["lossy_link_packets_lost"] = link.dropped - dropped
         link.set(delay_ms=0.0, loss=0.0)
         return found | _cut_and_healed(link, address)
 
@@ -89,8 +91,8 @@ def _cut_and_healed(link: Link, address: str) -> dict[str, float]:
     with ThreadPoolExecutor(PEOPLE) as threads:
         turns = [threads.submit(_speak, address) for _ in range(PEOPLE)]
         time.sleep(PAUSE_S)
-        link.cut()
         cut_at = time.monotonic()
+        link.cut()
         ends = [turn.result() for turn in turns]
     link.heal()
     healed_at = time.monotonic()
@@ -117,7 +119,7 @@ def _speak(address: str) -> End:
                 reading.take(message, time.monotonic_ns())
             reading.close()
         except StageError as error:
-            code = error.code
+            code = error.code if error.stage else f"untyped: {error.message}"
         except grpc.RpcError as fault:
             code = f"gRPC {fault.code().name}"
     first_ns = reading.chunks_ns[0] if reading.chunks_ns else sent_ns

@@ -54,6 +54,7 @@ class Stand:
             seconds=seconds,
             warm_up_s=warm_up_s,
             ramp_s=ramp_s,
+            knobs={"overrides": self.cluster.plan.overrides()},
             emulation=self.emulation,
             out=self.runs,
         )

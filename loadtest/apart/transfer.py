@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import grpc
 import numpy as np
@@ -61,8 +62,17 @@ def _took_ms(ways: dict[str, str], floats: int) -> dict[str, float]:
     for _ in range(ROUNDS):
         for way, stub in stubs.items():
             began = time.perf_counter()
-            list(stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S))
+            ask(stub, request)
             took[way].append((time.perf_counter() - began) * 1e3)
     for channel in channels.values():
         channel.close()
     return {way: median(times) for way, times in took.items()}
+
+
+def ask(stub: Any, request: Any) -> list[Any]:
+    """The responses to a request; RuntimeError with what the server said instead."""
+    messages = list(stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S))
+    for message in messages:
+        if message.error_message:
+            raise RuntimeError(message.error_message)
+    return [message.infer_response for message in messages]

@@ -56,7 +56,8 @@ MEANING = {
     Cause.WINDOW: "the encoder is free, but companions are waited for, at most 100 ms",
     Cause.ADMISSION: "from its arrival at a loop to its first step there (the running limit)",
     Cause.SENDING: "from the intended to the real sending: the load generator",
-    Cause.TRANSPORT: "between client and stages and from stage to stage, at most 100 ms a way",
+    Cause.TRANSPORT: "between client and stages and from stage to stage: what a proxy tells, else "
+    "at most 100 ms a way",
     Cause.UNEXPLAINED: "no span, no pass and no way between two stages covers it",
 }
 """What each row holds."""

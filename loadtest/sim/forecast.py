@@ -58,6 +58,8 @@ def what_if(told: Explanation) -> dict[str, Forecast]:
         return {}
     if run.facts.get("target") != "stages" or not run.facts.get("profile"):
         return {}
+    if run.facts.get("knobs", {}).get("overrides"):
+        return {}
     found = {words: forecast(told, after) for words, after in CHANGES.items()}
     return dict(sorted(found.items(), key=lambda change: -change[1].turns_gain))
 

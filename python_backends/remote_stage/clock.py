@@ -29,6 +29,7 @@ class HostClock:
     def __init__(self, host: str) -> None:
         self._host = host
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
+        self._other: object = None
 
     def heard(self, sent_ns: int, received_ns: int, told: NDArray[np.object_] | None) -> None:
         """An answer to {"clock": true}, EVENTS [1, 1]; one that cannot be read is ignored."""
@@ -36,7 +37,10 @@ class HostClock:
         for entry in rows:
             if entry.get("what") == "clock" and isinstance(entry.get("start_ns"), int):
                 ahead_ns = entry["start_ns"] - (sent_ns + received_ns) // 2
-                same = entry.get("host") == self._host
+                if entry.get("host") != self._other:  # another machine by now, or another boot
+                    self._samples.clear()
+                    self._other = entry.get("host")
+                same = self._other == self._host
                 self._samples.append(_Sample(received_ns - sent_ns, 0 if same else ahead_ns))
 
     @property

@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import os
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +19,7 @@ from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, 
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.meters import Meters
 from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
-from python_backends.peer import Answer, Outputs, Unreachable
+from python_backends.peer import Answer, Outputs, Silent, Unreachable
 from python_backends.pieces import LAST_PIECE
 from python_backends.regions import Place, Region
 from python_backends.remote_stage.fifo import Ticket, TurnFifo
@@ -46,6 +48,8 @@ class _Open:
     line: Line | None = None
     task: "asyncio.Task[None] | None" = None
     error: StageError | None = None
+    is_known_there: bool = True
+    """The replica may still compute for it, and has to be told to drop it."""
 
     def stop(self, error: StageError) -> None:
         """End it; the first reason stays."""
@@ -86,9 +90,11 @@ class RemoteLoop:
 
     async def _serve(self, inbox: Inbox) -> None:
         if self._settings.shared_memory_bytes:
-            self._region = Region(_region_name(self._stage), self._settings.shared_memory_bytes)
+            with contextlib.suppress(OSError):  # no room: everything is sent
+                self._region = Region(_region_name(self._stage), self._settings.shared_memory_bytes)
         await self._look()
         looking = asyncio.create_task(self._look_again())
+        looking.add_done_callback(lambda ended: inbox.put(Wake(ended)))
         try:
             async for event in inbox.events():
                 match event:
@@ -96,6 +102,8 @@ class RemoteLoop:
                         self._begin(request)
                     case CancelTurn(turn):
                         self._cancel(turn)
+                    case Wake(asyncio.Task() as ended) if not ended.cancelled():
+                        ended.result()  # a bug, which is the whole loop's
                     case Wake():
                         pass
                     case Closed():
@@ -108,7 +116,8 @@ class RemoteLoop:
         for one in self._open:
             one.stop(StageFailed("the server is being stopped", stage=self._stage))
         tasks = [one.task for one in self._open if one.task is not None]
-        await asyncio.gather(*tasks, *self._errands, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._errands, return_exceptions=True)
         for line in self._lines.values():
             await line.close()
         if self._region is not None:
@@ -123,6 +132,7 @@ class RemoteLoop:
 
     async def _look(self) -> None:
         """Take up what the placement says now: lines to new replicas, none to the gone."""
+        self._replicas.forget(self._clock())
         listed = self._placement.changed()
         if listed is not None:
             self._replicas.update(listed)
@@ -134,7 +144,12 @@ class RemoteLoop:
                 )
         for replica in [one for one in self._lines if one not in known]:
             await self._lines.pop(replica).close()
-        self._tell({replica.name: replica.turns for replica in known})
+        for line in self._lines.values():
+            line.check()
+        turns: Counter[str] = Counter()
+        for replica in known:
+            turns[replica.name] += replica.turns
+        self._tell(turns)
 
     def _tell(self, turns: Mapping[str, int]) -> None:
         """Turns at each replica, where they have changed; none at one that has gone."""
@@ -142,7 +157,7 @@ class RemoteLoop:
         for replica, count in told.items():
             if self._told.get(replica) != count:
                 self._meters.gauge("remote_turns", count, replica=replica)
-        self._told = told
+        self._told = dict(turns)
 
     def _begin(self, request: Request) -> None:
         if len(self._open) >= self._settings.max_open:
@@ -181,11 +196,13 @@ class RemoteLoop:
                     await self._pass_on(one)
                 over = _ends_turn(request)
         except TimeoutError:
-            one.error = DeadlineMissed(f"not answered within {request.options.deadline_ms} ms")
+            late = f"not answered within {request.options.deadline_ms} ms"
+            one.error = one.error or DeadlineMissed(late)
         except asyncio.CancelledError:
             pass  # whoever cancelled has said why
         except StageError as error:
-            one.error = error
+            one.error = one.error or error
+            one.is_known_there = isinstance(error, Silent)
         finally:
             self._let_go(one, over=over)
 
@@ -233,19 +250,22 @@ class RemoteLoop:
     @contextlib.contextmanager
     def _sharing(self, line: Line, inputs: Outputs) -> Iterator[Mapping[str, Place]]:
         """Large inputs in shared memory for as long as the request is open, where that can be."""
-        least = self._settings.shared_memory_min_bytes
-        large = {
-            name: values
-            for name, values in inputs.items()
-            if values.dtype != np.object_ and values.nbytes >= least
-        }
         region = line.region
+        large = {} if region is None else self._large(inputs)
         block = region.put(large) if region is not None and large else None
         try:
             yield NOTHING_SHARED if block is None else block.places
         finally:
             if region is not None and block is not None:
                 region.give_back(block)
+
+    def _large(self, inputs: Outputs) -> Outputs:
+        least = self._settings.shared_memory_min_bytes
+        return {
+            name: values
+            for name, values in inputs.items()
+            if values.dtype != np.object_ and values.nbytes >= least
+        }
 
     def _hand_on(self, request: Request, line: Line, answer: Answer) -> None:
         outputs = self._stamped(request, line, answer.outputs)
@@ -271,17 +291,21 @@ class RemoteLoop:
         request, line = one.request, one.line
         if request.is_open:
             request.fail(one.error or StageFailed("the proxy failed", stage=self._stage))
-            if line is not None and self._settings.controlled and not line.replica.lost:
+            drop = self._settings.controlled and one.is_known_there
+            if line is not None and drop and not line.replica.lost:
                 errand = asyncio.create_task(line.peer.cancel(request.turn, [self._stage]))
                 self._errands.add(errand)
                 errand.add_done_callback(self._errands.discard)
+        else:
+            over = _ends_turn(request)  # answered well, whatever came afterwards
         if line is not None:
             self._replicas.leave(request.turn, self._clock(), over=over)
 
 
 def _region_name(stage: str) -> str:
-    """Begins as all shared memory of this deployment, so that it goes with it at the latest."""
-    return f"{os.environ.get(PREFIX_VARIABLE, 'tristage-')}{stage}-{os.getpid()}"
+    """Begins as all shared memory of this deployment, so that it goes with it at the latest; used
+    once, since servers remember it."""
+    return f"{os.environ.get(PREFIX_VARIABLE, 'tristage-')}{stage}-{uuid.uuid4().hex[:12]}"
 
 
 def _ends_turn(request: Request) -> bool:

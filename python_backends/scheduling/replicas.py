@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-KEEP_S = 60.0
+KEEP_S = 30.0
 """A turn that has asked for nothing for so long is over, even if nobody said so."""
 
 SESSIONS = 4096
@@ -40,7 +40,7 @@ class Replica:
 
     turns: int = 0
     chosen: int = 0
-    """How often it was chosen, so that equals take turns."""
+    """The number of the latest choice that fell on it, so that equals take turns."""
 
 
 @dataclass
@@ -59,6 +59,7 @@ class Replicas:
         self._leaving: list[Replica] = []
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
         self._sessions: OrderedDict[str, Replica] = OrderedDict()
+        self._choices = 0
 
     def update(self, listed: Iterable[Listed]) -> None:
         """Take the placement as it is now. Who is no longer in it gets nothing new; one of the same
@@ -79,7 +80,7 @@ class Replicas:
     def enter(self, turn: str, session: str, now: float) -> Replica | None:
         """The server for one more request of a turn; None when there is none, or when the one that
         has the turn is lost. To be followed by `leave`."""
-        self._forget(now)
+        self.forget(now)
         state = self._turns.get(turn)
         if state is None:
             replica = self._choose(session)
@@ -116,6 +117,7 @@ class Replicas:
         for replica in self.known():
             assert replica.turns == sum(one.replica is replica for one in self._turns.values())
         assert all(state.open >= 0 for state in self._turns.values())
+        assert {id(state.replica) for state in self._turns.values()} <= set(map(id, self.known()))
 
     def _choose(self, session: str) -> Replica | None:
         usable = [one for one in self._replicas.values() if not (one.draining or one.lost)]
@@ -129,7 +131,8 @@ class Replicas:
 
     def _begin(self, turn: str, replica: Replica) -> _Turn:
         replica.turns += 1
-        replica.chosen += 1
+        self._choices += 1
+        replica.chosen = self._choices
         self._turns[turn] = _Turn(replica)
         return self._turns[turn]
 
@@ -143,7 +146,7 @@ class Replicas:
         while len(self._sessions) > SESSIONS:
             self._sessions.popitem(last=False)
 
-    def _forget(self, now: float) -> None:
+    def forget(self, now: float) -> None:
         """Let go of turns that nobody has asked for in a while."""
         while self._turns:
             turn, state = next(iter(self._turns.items()))

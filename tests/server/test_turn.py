@@ -13,7 +13,9 @@ import pytest
 
 from client import audio
 from client.conversation import Conversation
+from client.record import TurnRecord
 from client.responses import TurnChunk, join_pieces
+from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
 from python_backends.errors import Cancelled, InvalidInput, StageError
@@ -218,3 +220,23 @@ def test_an_error_tells_nothing_about_the_server(client: TurnClient) -> None:
         list(client.turn(np.full(16_000, np.nan, np.float32)))
     assert "Traceback" not in str(refused.value)
     assert "/" not in str(refused.value)
+
+
+def test_a_turn_is_one_trace_through_every_stage_and_server(
+    served: Served, client: TurnClient
+) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    stream = client.turn(audio.read(ORDERS[0]), traceparent=f"00-{trace}-00f067aa0ba902b7-01")
+    record = TurnRecord(stream.turn_id, stream.sent_ns, stream.traceparent)
+    for chunk in stream:
+        record.add(chunk)
+    root, *spans = to_spans(TracedTurn.of(record), 0)
+    stages = {span.attributes["stage"] for span in spans if span.attributes}
+    assert stages == set(STAGES)
+    remote = {s.attributes["stage"] for s in spans if s.attributes and "replica" in s.attributes}
+    apart = {"encode", "asr_decode", "think"} if len(served.metrics_addresses) > 1 else set()
+    assert remote == apart
+    for span in spans:
+        assert f"{span.context.trace_id:032x}" == trace
+        assert span.parent == root.context
+        assert root.start_time <= span.start_time <= span.end_time <= root.end_time

@@ -54,10 +54,12 @@ class Probe:
         self.live = self.answers = True
         self.asked: list[Any] = []
         self.reloaded: list[str] = []
+        self.misses = 0
 
     def infer(self, config: Any, timeout_s: float) -> None:
         self.asked.append(config)
-        if not self.answers:
+        self.misses -= 1
+        if not self.answers or self.misses >= 0:
             raise ServerFailed("model 'think' gave no answer: Deadline Exceeded")
 
     def server_is_live(self, timeout_s: float) -> bool:
@@ -127,6 +129,15 @@ def test_a_stub_that_hangs_is_killed_before_its_model_is_loaded_again(
     assert running["think_step"].poll() is None
     assert watched.probe.reloaded == ["think"]
     assert "gave no answer" in watched.told[0][1]
+
+
+def test_one_missed_answer_is_no_proof(running: dict[str, Started]) -> None:
+    watched = Watched()
+    watched.probe.misses = 1
+    watched.look(2.0)
+    assert watched.probe.asked == ["think", "think"]
+    assert watched.probe.reloaded == []
+    assert running["think"].poll() is None
 
 
 def test_stubs_of_a_server_that_is_gone_are_left_to_its_restart(

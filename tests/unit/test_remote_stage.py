@@ -50,6 +50,7 @@ class Replica:
         self._script = script
         self.awake = threading.Event()
         self.awake.set()
+        self.serves = True
         self.cancelled: list[str] = []
         self.served: list[Any] = []
 
@@ -60,6 +61,9 @@ class Replica:
             yield from self._script(request, context)
             return
         self.awake.wait(5.0)
+        if not self.serves:
+            yield failure(request, "[tristage code=INVALID_INPUT stage=speak] CONTROL accepts ...")
+            return
         if "cancel" in order:
             self.cancelled.append(order["cancel"])
         now = {"what": "clock", "start_ns": time.monotonic_ns() + 7_000_000_000, "host": "far"}
@@ -149,6 +153,13 @@ def opened(
             thread.join()
 
 
+def back_at(bench: Bench, replica: str) -> bool:
+    """A new turn has reached a replica."""
+    before = len(bench.replicas[replica].served)
+    bench.arrive(f"turn-{time.monotonic_ns()}", deadline_ms=30).wait()
+    return len(bench.replicas[replica].served) > before
+
+
 def test_answers_are_handed_on_in_order_and_the_request_ends_once(tmp_path: Path) -> None:
     with opened(tmp_path, two_pieces) as bench:
         sender = bench.arrive(seed=3)
@@ -209,18 +220,10 @@ def test_pieces_of_a_turn_are_answered_in_order_though_the_second_is_made_first(
         second_made.set()
 
     with opened(tmp_path, upside_down) as bench:
-        order: list[str] = []
         first, second = bench.arrive(piece=0, flags=0), bench.arrive(piece=1, flags=LAST_PIECE)
-        threads = [
-            threading.Thread(target=lambda: (first.wait(), order.append("first"))),
-            threading.Thread(target=lambda: (second.wait(), order.append("second"))),
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        second.wait()
+        assert first.ended.is_set()
         bench.until(lambda: bench.turns["speak-1"] == 0)
-    assert order == ["first", "second"]
 
 
 def test_turns_are_spread_and_all_of_a_turn_stays_together(tmp_path: Path) -> None:
@@ -278,6 +281,7 @@ def test_a_replica_that_hangs_is_lost_with_all_that_is_open_there(tmp_path: Path
         assert [len(bench.arrive(f"t{n}").values()) for n in range(3)] == [3, 3, 3]
         bench.replicas["speak-1"].awake.set()
         bench.until(lambda: bench.turns["speak-1"] == 0)
+        bench.until(lambda: back_at(bench, "speak-1"))
 
 
 def test_a_connection_that_breaks_fails_typed_at_once_and_the_replica_comes_back(
@@ -340,12 +344,46 @@ def test_a_large_input_goes_by_shared_memory_which_is_free_again_afterwards(
     assert not (Path("/dev/shm") / region).exists()
 
 
+def test_a_replica_that_says_it_does_not_serve_gets_nothing_new(tmp_path: Path) -> None:
+    """It would fail turns sooner than others answer them, and so always have the fewest."""
+
+    def out_of_service(request: Any, context: Any) -> Iterator[Message]:
+        yield failure(request, "model 'speak' is not ready")
+
+    with opened(tmp_path, out_of_service, two_pieces) as bench:
+        bench.replicas["speak-1"].serves = False
+        time.sleep(0.1)
+        assert [len(bench.arrive(f"t{n}").values()) for n in range(5)] == [3] * 5
+        bench.replicas["speak-1"].serves = True
+        bench.until(lambda: "not ready" in bench.arrive("again").error())
+
+
+def test_a_watch_that_fails_by_a_bug_ends_the_loop_loudly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = RemoteLoop("speak", INPUTS, SETTINGS, Placement(tmp_path / "none.json", "speak"))
+
+    def broken(self: RemoteLoop) -> None:
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(RemoteLoop, "_tell", lambda self, turns: None)
+    monkeypatch.setattr("python_backends.remote_stage.loop.LOOK_S", 0.01)
+    started = threading.Timer(0.05, lambda: monkeypatch.setattr(RemoteLoop, "_look", broken))
+    started.start()
+    with pytest.raises(LookupError, match="a bug"):
+        loop.run(Inbox())
+
+
 def test_an_error_of_the_stage_itself_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    """And the turn is not made known as cancelled there: its caller may come again."""
+
     def full(request: Any, context: Any) -> Iterator[Message]:
         yield failure(request, "[tristage code=OVERLOADED stage=speak retry_after_ms=70] full")
 
     with opened(tmp_path, full) as bench:
         error = bench.arrive().error()
+        bench.until(lambda: bench.turns["speak-1"] == 0)
+        assert bench.replicas["speak-1"].cancelled == []
     assert error == "[tristage code=OVERLOADED stage=speak turn=t retry_after_ms=70] full"
 
 

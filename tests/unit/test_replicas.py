@@ -31,6 +31,19 @@ def test_equals_take_turns_even_when_nothing_is_open() -> None:
     assert found == ["a", "b", "a", "b"]
 
 
+def test_a_replica_that_is_added_does_not_have_to_catch_up() -> None:
+    replicas = pool("a")
+    for number in range(100):
+        replicas.enter(f"t{number}", "", 0.0)
+        replicas.leave(f"t{number}", 0.0, over=True)
+    replicas.update([Listed("a", "host:a"), Listed("b", "host:b")])
+    found = []
+    for number in range(100, 104):
+        found.append(name(replicas.enter(f"t{number}", "", 0.0)))
+        replicas.leave(f"t{number}", 0.0, over=True)
+    assert found == ["b", "a", "b", "a"]
+
+
 def test_all_pieces_of_a_turn_go_where_it_began_even_while_it_drains() -> None:
     replicas = pool("a", "b")
     assert name(replicas.enter("t", "", 0.0)) == "a"
@@ -120,5 +133,6 @@ def test_whatever_happens_every_turn_is_counted_once() -> None:
         replicas.check_integrity()
     for turn in open_turns:
         replicas.leave(turn, now, over=True)
-    replicas.enter("last", "", now + 2 * KEEP_S)
+    replicas.forget(now + 2 * KEEP_S)
     replicas.check_integrity()
+    assert not any(one.turns for one in replicas.known())
