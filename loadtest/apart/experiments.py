@@ -147,7 +147,8 @@ def failed_turns(*runs: Explanation) -> float:
 def unexplained_ms(told: Explanation) -> Floats:
     """What the spans leave of the client's latency, ms of each turn."""
     column = list(Cause).index(Cause.UNEXPLAINED)
-    return np.abs(told.requests.table[:, column]) / 1e6
+    left: Floats = np.abs(told.requests.table[:, column]) / 1e6
+    return left
 
 
 def _come_and_go(bench: Stand) -> None:
