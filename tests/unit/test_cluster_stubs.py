@@ -22,12 +22,12 @@ SLEEP = "import time; time.sleep(60)"
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[dict[str, Started]]:
-    """A stub for `think` and one for `think_step`, started by this process."""
+    """A stub for `mimic` and one for `mimic_step`, started by this process."""
     program = tmp_path / STUB
     program.symlink_to(sys.executable)
     started = {
         model: subprocess.Popen([program, "-I", "-S", "-c", SLEEP, "/shm", f"{model}_0_0"])
-        for model in ("think", "think_step")
+        for model in ("mimic", "mimic_step")
     }
     deadline = time.monotonic() + PATIENCE_S
     while len(stubs(os.getpid(), Server.models)) < 2:  # their command lines appear a little later
@@ -39,8 +39,8 @@ def running(tmp_path: Path) -> Iterator[dict[str, Started]]:
 
 
 class Server:
-    models = ("think", "think_step", "voice_turn")
-    own_queues = ("think",)
+    models = ("mimic", "mimic_step", "voice_turn")
+    own_queues = ("mimic",)
     pid = os.getpid()
 
     def config(self, model: str) -> str:
@@ -60,7 +60,7 @@ class Probe:
         self.asked.append(config)
         self.misses -= 1
         if not self.answers or self.misses >= 0:
-            raise ServerFailed("model 'think' gave no answer: Deadline Exceeded")
+            raise ServerFailed("model 'mimic' gave no answer: Deadline Exceeded")
 
     def server_is_live(self, timeout_s: float) -> bool:
         return self.live
@@ -93,30 +93,28 @@ def ended(process: Started) -> None:
 
 
 def test_stubs_are_known_by_the_model_they_serve(running: dict[str, Started]) -> None:
-    """A session's real server, and with it stubs of its own, may run below us as well."""
-    found = {(stub.model, stub.pid) for stub in stubs(os.getpid(), Server.models)}
-    assert found >= {(model, process.pid) for model, process in running.items()}
-    assert {model for model, _ in found} == set(running)
+    found = {stub.model: stub.pid for stub in stubs(os.getpid(), Server.models)}
+    assert found == {model: process.pid for model, process in running.items()}
 
 
 def test_a_model_whose_stub_has_died_is_loaded_again(running: dict[str, Started]) -> None:
     watched = Watched()
     watched.look(0.1)
     assert watched.probe.reloaded == []
-    ended(running["think_step"])
+    ended(running["mimic_step"])
     watched.look(0.2)
-    assert watched.probe.reloaded == ["think_step"]
+    assert watched.probe.reloaded == ["mimic_step"]
     assert [kind for kind, _ in watched.told] == ["lost", "reloaded"]
-    assert watched.told[0][1] == "model 'think_step': its process has ended"
+    assert watched.told[0][1] == "model 'mimic_step': its process has ended"
     watched.look(0.3)
-    assert watched.probe.reloaded == ["think_step"]
+    assert watched.probe.reloaded == ["mimic_step"]
 
 
 def test_stages_are_asked_every_two_seconds(running: dict[str, Started]) -> None:
     watched = Watched()
     for now in (0.5, 1.9, 2.0, 2.5, 3.9, 4.0):
         watched.look(now)
-    assert watched.probe.asked == ["think", "think"]
+    assert watched.probe.asked == ["mimic", "mimic"]
     assert watched.told == []
 
 
@@ -124,12 +122,12 @@ def test_a_stub_that_hangs_is_killed_before_its_model_is_loaded_again(
     running: dict[str, Started],
 ) -> None:
     watched = Watched()
-    running["think"].send_signal(signal.SIGSTOP)
+    running["mimic"].send_signal(signal.SIGSTOP)
     watched.probe.answers = False
     watched.look(2.0)
-    assert running["think"].wait(5.0) == -signal.SIGKILL
-    assert running["think_step"].poll() is None
-    assert watched.probe.reloaded == ["think"]
+    assert running["mimic"].wait(5.0) == -signal.SIGKILL
+    assert running["mimic_step"].poll() is None
+    assert watched.probe.reloaded == ["mimic"]
     assert "gave no answer" in watched.told[0][1]
 
 
@@ -137,9 +135,9 @@ def test_one_missed_answer_is_no_proof(running: dict[str, Started]) -> None:
     watched = Watched()
     watched.probe.misses = 1
     watched.look(2.0)
-    assert watched.probe.asked == ["think", "think"]
+    assert watched.probe.asked == ["mimic", "mimic"]
     assert watched.probe.reloaded == []
-    assert running["think"].poll() is None
+    assert running["mimic"].poll() is None
 
 
 def test_stubs_of_a_server_that_is_gone_are_left_to_its_restart(
@@ -147,7 +145,7 @@ def test_stubs_of_a_server_that_is_gone_are_left_to_its_restart(
 ) -> None:
     watched = Watched()
     watched.probe.live = False
-    ended(running["think"])
+    ended(running["mimic"])
     watched.look(2.0)
     assert watched.probe.reloaded == []
     assert watched.told == []
