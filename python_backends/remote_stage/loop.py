@@ -30,7 +30,7 @@ from python_backends.scheduling.replicas import Replica, Replicas
 from python_backends.wire import NOTHING_SHARED
 
 LOOK_S = 0.1
-"""How often the placement is looked at, and callers are asked whether they are gone."""
+"""How often the placement is looked at, and callers who are due are asked whether they are gone."""
 
 RETRY_AFTER_MS = 500
 """When to come back where no replica answers: a server is started again in a few seconds."""
