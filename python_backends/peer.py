@@ -68,21 +68,21 @@ class Peer:
         otherwise the error that the model answered with.
         """
         request = wire.to_request(model, inputs, turn=turn, parameters=parameters, shared=shared)
-        call = self._stream(request)
+        call = _Call(self._stream(request), silence_s, model)
         try:
             while True:
-                message = await _next(call, silence_s, model)
+                message = await call.read()
                 if message.error_message:
-                    await _to_end(call, silence_s)
+                    await call.to_end()
                     raise from_text(message.error_message, stage=model, turn=turn)
                 last = wire.is_final(message.infer_response)
                 if message.infer_response.outputs:
                     yield Answer(wire.to_arrays(message.infer_response), last)
                 if last:
-                    await _to_end(call, silence_s)
+                    await call.to_end()
                     return
         finally:
-            call.cancel()
+            call.close()
 
     async def cancel(self, turn: str, stages: Sequence[str]) -> None:
         """Tell every stage to drop `turn`; a stage that does not answer is left to its time-out.
@@ -144,23 +144,58 @@ class Peer:
             await self.control(stage, {"cancel": turn}, CANCEL_TIMEOUT_S)
 
 
-async def _to_end(call: Any, silence_s: float) -> None:
-    """Read until the stream is closed, however that goes: cut off after its final response, the
-    server would keep the models of the request loaded."""
-    with suppress(TimeoutError, grpc.aio.AioRpcError):
-        async with asyncio.timeout(silence_s):
-            while await call.read() is not grpc.aio.EOF:
-                pass
+class _Call:
+    """One stream, given up when nothing has come for `silence_s`.
+
+    A timer looks when it was last heard of: a time-out around every read takes longer than the read.
+    """
+
+    def __init__(self, call: Any, silence_s: float, model: str) -> None:
+        self._call = call
+        self._silence_s = silence_s
+        self._model = model
+        self._loop = asyncio.get_running_loop()
+        self._silent = False
+        self._heard_s = self._loop.time()
+        self._timer = self._loop.call_later(silence_s, self._look)
+
+    async def read(self) -> Any:
+        """The next message; Silent, or Unreachable when the stream ends instead."""
+        try:
+            message = await self._call.read()
+        except asyncio.CancelledError:
+            if not self._silent or _is_being_cancelled():
+                raise
+            raise Silent(f"no progress for {self._silence_s:g} s", stage=self._model) from None
+        except grpc.aio.AioRpcError as fault:
+            raise Unreachable(f"the stream broke: {fault.details()}", stage=self._model) from fault
+        if message is grpc.aio.EOF:
+            raise Unreachable("the stream ended without a final response", stage=self._model)
+        self._heard_s = self._loop.time()
+        return message
+
+    async def to_end(self) -> None:
+        """Read until the stream is closed, however that goes: cut off after its final response, the
+        server would keep the models of the request loaded."""
+        with suppress(StageError):
+            while True:
+                await self.read()
+
+    def close(self) -> None:
+        """Cut it off, if it has not ended."""
+        self._timer.cancel()
+        self._call.cancel()
+
+    def _look(self) -> None:
+        left_s = self._heard_s + self._silence_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look)
+        else:
+            self._silent = True
+            self._call.cancel()
 
 
-async def _next(call: Any, silence_s: float, model: str) -> Any:
-    try:
-        async with asyncio.timeout(silence_s):  # wait_for of 3.11 may lose a cancel
-            message = await call.read()
-    except TimeoutError as fault:
-        raise Silent(f"no progress for {silence_s:g} s", stage=model) from fault
-    except grpc.aio.AioRpcError as fault:
-        raise Unreachable(f"the stream broke: {fault.details()}", stage=model) from fault
-    if message is grpc.aio.EOF:
-        raise Unreachable("the stream ended without a final response", stage=model)
-    return message
+def _is_being_cancelled() -> bool:
+    """Somebody has cancelled the task that asks."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

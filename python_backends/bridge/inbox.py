@@ -2,9 +2,9 @@
 
 import asyncio
 import queue
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from python_backends.bridge.request import Request
@@ -54,10 +54,18 @@ class Inbox:
     async def events(self) -> AsyncIterator[Event]:
         """Events as they come, for a loop that runs on asyncio; without end."""
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        self._wake = partial(loop.call_soon_threadsafe, arrived.set)
+        called = threading.Event()  # for events that come together, once
+
+        def wake() -> None:
+            if not called.is_set():
+                called.set()
+                loop.call_soon_threadsafe(arrived.set)
+
+        self._wake = wake
         try:
             while True:
                 arrived.clear()
+                called.clear()
                 for event in self.take(0):
                     yield event
                 await arrived.wait()

@@ -154,7 +154,7 @@ def test_a_cancel_is_not_lost_to_a_message_that_comes_at_the_same_time(ticks: in
 
     async def cancelled_or_done() -> bool:
         call = Call()
-        task = asyncio.create_task(peer._next(call, 5.0, "voice_turn"))
+        task = asyncio.create_task(peer._Call(call, 5.0, "voice_turn").read())
         await asyncio.sleep(0.01)
         call.message.set_result("a chunk")
         for _ in range(ticks):
