@@ -147,7 +147,7 @@ class Peer:
 class _Call:
     """One stream, given up when nothing has come for `silence_s`.
 
-    A timer looks when it was last heard of: a time-out around every read takes longer than the read.
+    A timer looks when it was last heard of: a time-out around every read costs more than the read.
     """
 
     def __init__(self, call: Any, silence_s: float, model: str) -> None:

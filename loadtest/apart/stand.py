@@ -21,6 +21,8 @@ OUT = Path(__file__).parents[2] / "out"
 MEMORY = Path("/dev/shm")
 MODEL = "emu_turn"
 SHARED, SPARE = "shared", "spare"
+WARM_UP_S = 8.0
+"""People who begin together may part and meet again in their first few waves of two seconds."""
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Stand:
         people: int,
         seconds: float,
         *,
-        warm_up_s: float = 4.0,
+        warm_up_s: float = WARM_UP_S,
         ramp_s: float = 0.0,
     ) -> Explanation:
         """People at once, closed loop; what became of it."""
