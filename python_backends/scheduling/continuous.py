@@ -4,10 +4,11 @@ Members live in the rows of a slot pool. Rows 0..n-1 are the decode batch, row n
 being prefilled, chunk by chunk; a leaver's hole is filled by moving the last row into it.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from python_backends.scheduling.fair import FairQueue
 
 T = TypeVar("T")
 
@@ -19,6 +20,15 @@ class Member(Generic[T]):
     payload: T
     prompt: int
     max_new: int
+    owner: Hashable = None
+    """Whom it is for; owners with several members take turns. None: itself alone."""
+
+    prefix: int = 0
+    """Tokens of the prompt that are restored before its first chunk."""
+
+    nbytes: int = 0
+    """What it takes of the batch's `byte_limit` from its admission on."""
+
     length: int = 0
     """Tokens in the row so far."""
 
@@ -49,6 +59,10 @@ class Chunk(Generic[T]):
     count: int
 
     @property
+    def is_first(self) -> bool:
+        return self.start == self.member.prefix
+
+    @property
     def is_last(self) -> bool:
         return self.start + self.count == self.member.prompt
 
@@ -74,15 +88,19 @@ class Plan(Generic[T]):
 class ContinuousBatch(Generic[T]):
     """Who decodes, who is prefilled, who waits. `slots` rows of `capacity` tokens each.
 
-    Between two decode steps at most `prefill_chunk` tokens of one prompt are prefilled, and beside
-    its end up to `join_tokens` tokens of further prompts that are short enough to be taken whole.
+    Several batches may share one queue `waiting`; whoever has room first takes the next. Between
+    two decode steps at most `prefill_chunk` tokens of one prompt are prefilled, and beside its end
+    up to `join_tokens` tokens of further prompts that are short enough to be taken whole.
     """
 
     slots: int
     capacity: int
     prefill_chunk: int
     join_tokens: int = 0
-    waiting: deque[Member[T]] = field(default_factory=deque)
+    byte_limit: int = 0
+    """Bytes that those admitted may take in all; 0: as many as `slots` of them do."""
+
+    waiting: FairQueue[Member[T]] = field(default_factory=FairQueue)
     rows: list[Member[T]] = field(default_factory=list)
     prefilling: Member[T] | None = None
     joining: list[Member[T]] = field(default_factory=list)
@@ -95,7 +113,7 @@ class ContinuousBatch(Generic[T]):
             raise ValueError("slots and prefill_chunk must be at least 1, capacity at least 2")
 
     def join(self, member: Member[T]) -> None:
-        """Queue a member; it is prefilled in the order of arrival. ValueError if it cannot fit.
+        """Queue a member; owners are prefilled in turns. ValueError if it cannot fit.
 
         `max_new` is cut to what the row holds; the last token drawn is never written to it.
         """
@@ -103,8 +121,12 @@ class ContinuousBatch(Generic[T]):
             raise ValueError(f"a prompt of {member.prompt} tokens; 1 to {self.capacity - 1} fit")
         if member.max_new < 1:
             raise ValueError("max_new must be at least 1")
+        if not 0 <= member.prefix < member.prompt:
+            raise ValueError(f"a prefix of {member.prefix} of {member.prompt} tokens")
+        if 0 < self.byte_limit < member.nbytes:
+            raise ValueError(f"{member.nbytes} bytes are needed; at most {self.byte_limit} may be")
         member.max_new = min(member.max_new, self.capacity - member.prompt + 1)
-        self.waiting.append(member)
+        self.waiting.append(member, member if member.owner is None else member.owner)
 
     def plan(self) -> Plan[T] | None:
         """The next command, or None when there is nothing to do."""
@@ -134,10 +156,10 @@ class ContinuousBatch(Generic[T]):
         """Take a member out between two commands, wherever it is; unknown members are ignored."""
         if member is self.prefilling:
             self.prefilling = None
-        elif member in self.waiting:
-            self.waiting.remove(member)
         elif member in self.rows:
             self._close_gap(self.rows.index(member))
+        else:
+            self.waiting.remove(member)
 
     def abort(self) -> list[Member[T]]:
         """After a failed command: take out everybody whose row may have been written."""
@@ -148,21 +170,27 @@ class ContinuousBatch(Generic[T]):
         self._moves.clear()
         return gone
 
-    def find(self, wanted: Callable[[T], bool]) -> list[Member[T]]:
-        """Members, wherever they are, whose payload is wanted."""
-        return [member for member in self.members() if wanted(member.payload)]
+    def running(self) -> list[Member[T]]:
+        """Those who have a row: decoding, or being prefilled."""
+        prefilling = [self.prefilling] if self.prefilling else []
+        return [*self.rows, *prefilling, *self.joining]
 
     def members(self) -> list[Member[T]]:
-        """Everybody: decoding, being prefilled, waiting."""
-        prefilling = [self.prefilling] if self.prefilling else []
-        return [*self.rows, *prefilling, *self.joining, *self.waiting]
+        """Everybody: those who have a row, and those who wait."""
+        return [*self.running(), *self.waiting]
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of those who have a row."""
+        return sum(member.nbytes for member in self.running())
 
     def check_integrity(self) -> None:
         """Rows fit the pool, nobody is in two places, every row is as long as its tokens."""
         everybody = self.members()
         assert len({id(member) for member in everybody}) == len(everybody)
-        taken = len(self.rows) + (self.prefilling is not None) + len(self.joining)
-        assert taken <= self.slots
+        assert len(self.running()) <= self.slots
+        assert not self.byte_limit or self.held_bytes <= self.byte_limit
+        self.waiting.check_integrity()
         for member in self.rows:
             assert member.length == member.prompt + member.generated - 1 <= self.capacity
         if self.prefilling is not None:
@@ -170,14 +198,26 @@ class ContinuousBatch(Generic[T]):
         assert all(member.length == 0 for member in self.waiting)
 
     def _admit(self) -> None:
-        if self.prefilling is None and self.waiting and len(self.rows) < self.slots:
+        if self.prefilling is None and len(self.rows) < self.slots and self._has_room():
             self.prefilling = self.waiting.popleft()
+            self.prefilling.length = self.prefilling.prefix
+
+    def _has_room(self) -> bool:
+        """There is a next one, and bytes for it; nobody passes somebody who waits for bytes."""
+        first = self.waiting.first()
+        if first is None:
+            return False
+        return not self.byte_limit or self.held_bytes + first.nbytes <= self.byte_limit
 
     def _chunk(self) -> Chunk[T] | None:
+        """The next tokens of the prompt. No single one is left for the last chunk: an engine
+        computes one token as a decode step, which rounds otherwise than a chunk does."""
         if self.prefilling is None:
             return None
-        start = self.prefilling.length
-        count = min(self.prefill_chunk, self.prefilling.prompt - start)
+        start, left = self.prefilling.length, self.prefilling.prompt - self.prefilling.length
+        count = min(self.prefill_chunk, left)
+        if left - count == 1 and count > 2:
+            count -= 1
         return Chunk(self.prefilling, len(self.rows), start, count)
 
     def _joins(self, chunk: Chunk[T] | None) -> tuple[Chunk[T], ...]:
@@ -187,13 +227,19 @@ class ContinuousBatch(Generic[T]):
             return ()
         row = len(self.rows) + (chunk is not None)
         left, joins = self.join_tokens, []
-        while self.waiting and row < self.slots and self.waiting[0].prompt <= left:
+        while row < self.slots and self._has_room() and self._next_tokens() <= left:
             member = self.waiting.popleft()
-            left -= member.prompt
-            joins.append(Chunk(member, row, 0, member.prompt))
+            left -= member.prompt - member.prefix
+            member.length = member.prefix
+            self.joining.append(member)
+            joins.append(Chunk(member, row, member.prefix, member.prompt - member.prefix))
             row += 1
-        self.joining = [join.member for join in joins]
         return tuple(joins)
+
+    def _next_tokens(self) -> int:
+        """Tokens to prefill of who is next."""
+        first = self.waiting.first()
+        return 0 if first is None else first.prompt - first.prefix
 
     def _close_gap(self, row: int) -> None:
         """Fill `row` with the last one; the row being prefilled stays the one after the last."""
@@ -202,5 +248,5 @@ class ContinuousBatch(Generic[T]):
         if row != last:
             self.rows[row] = filler
             self._moves.append(Move(last, row, filler.length))
-        if self.prefilling is not None and self.prefilling.length:
+        if self.prefilling is not None and self.prefilling.length > self.prefilling.prefix:
             self._moves.append(Move(last + 1, last, self.prefilling.length))

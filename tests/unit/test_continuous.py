@@ -33,6 +33,8 @@ class Pool:
         for row, chunk in enumerate(chunks(plan), start=len(plan.decode)):
             member, start = chunk.member, chunk.start
             assert chunk.row == row
+            if chunk.is_first:
+                self.rows[row][:start] = [(member.payload, at) for at in range(start)]
             self._expect(row, member, start)
             for at in range(start, start + chunk.count):
                 self.rows[row][at] = (member.payload, at)
@@ -62,7 +64,13 @@ class Schedule:
     def arrive(self) -> None:
         name = len(self.members)
         prompt = self.random.randint(1, self.batch.capacity - 1)
-        member = Member(name, prompt, self.random.randint(1, 2 * self.batch.capacity))
+        member = Member(
+            name,
+            prompt,
+            self.random.randint(1, 2 * self.batch.capacity),
+            prefix=self.random.choice([0, 0, self.random.randrange(prompt)]),
+            nbytes=prompt,
+        )
         self.members[name] = member
         self.batch.join(member)
 
@@ -101,11 +109,11 @@ class Schedule:
         self.largest = max(self.largest, len(plan.decode))
         assert plan.chunk or plan.decode
         assert sum(join.count for join in plan.joins) <= self.batch.join_tokens
-        assert all(join.start == 0 and join.is_last for join in plan.joins)
+        assert all(join.is_first and join.is_last for join in plan.joins)
         if plan.chunk is not None:
             assert 1 <= plan.chunk.count <= self.batch.prefill_chunk
             assert plan.chunk.start + plan.chunk.count <= plan.chunk.member.prompt
-        self.started += [one.member.payload for one in chunks(plan) if one.start == 0]
+        self.started += [one.member.payload for one in chunks(plan) if one.is_first]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -119,6 +127,7 @@ def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> No
             capacity,
             prefill_chunk=random.choice([1, 3, 16]),
             join_tokens=random.choice([0, 4, 30]),
+            byte_limit=random.choice([0, 2 * capacity]),
         ),
         Pool(slots, capacity),
         cancels=random.choice([0.0, 0.02, 0.3]),
@@ -137,7 +146,7 @@ def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> No
         schedule.batch.check_integrity()
     assert schedule.fates.keys() == schedule.members.keys()
     assert schedule.started == sorted(set(schedule.started)), "not in the order of arrival"
-    assert schedule.largest >= min(slots, 3)
+    assert schedule.largest >= min(slots, 2 if schedule.batch.byte_limit else 3)
     assert schedule.batch.plan() is None
 
 
@@ -234,7 +243,7 @@ def test_members_are_found_wherever_they_are() -> None:
         batch.commit(plan)
     assert len(batch.rows) == len(batch.waiting) == 1
     assert batch.prefilling is not None
-    found = batch.find(lambda payload: payload.startswith("turn-1"))
+    found = [one for one in batch.members() if one.payload.startswith("turn-1")]
     assert [member.payload for member in found] == ["turn-1/a", "turn-1/c"]
 
 
@@ -261,3 +270,78 @@ def test_nobody_joins_behind_an_unfinished_prompt() -> None:
         batch.commit(plan)
         plans.append(len(plan.joins))
     assert plans == [0, 0, 1]
+
+
+def test_two_batches_share_a_queue_and_nobody_is_served_twice() -> None:
+    first = ContinuousBatch[str](1, 8, prefill_chunk=8)
+    second = ContinuousBatch[str](1, 8, prefill_chunk=8, waiting=first.waiting)
+    for name in ("a", "b", "c"):
+        first.join(Member(name, prompt=2, max_new=4))
+    plans = [batch.plan() for batch in (first, second, first, second)]
+    assert [plan.chunk.member.payload for plan in plans[:2] if plan and plan.chunk] == ["a", "b"]
+    assert [member.payload for member in first.waiting] == ["c"]
+
+
+def test_owners_with_several_members_take_turns() -> None:
+    batch = ContinuousBatch[str](8, 8, prefill_chunk=8)
+    for name in ("a1", "a2", "a3", "b1", "c1"):
+        batch.join(Member(name, prompt=1, max_new=4, owner=name[0]))
+    served = []
+    while (plan := batch.plan()) and plan.chunk:
+        served.append(plan.chunk.member.payload)
+        batch.commit(plan)
+    assert served == ["a1", "b1", "c1", "a2", "a3"]
+
+
+def test_what_is_restored_is_not_prefilled() -> None:
+    batch = ContinuousBatch[str](2, 32, prefill_chunk=4)
+    batch.join(Member("told before", prompt=10, max_new=4, prefix=8))
+    plan = batch.plan()
+    assert plan is not None
+    assert plan.chunk is not None
+    chunk = plan.chunk
+    assert (chunk.start, chunk.count, chunk.is_first, chunk.is_last) == (8, 2, True, True)
+    batch.commit(plan)
+    assert batch.rows[0].length == 10
+
+
+def test_whoever_needs_more_bytes_than_are_free_waits_and_nobody_passes() -> None:
+    batch = ContinuousBatch[str](4, 32, prefill_chunk=8, byte_limit=100)
+    for name, nbytes in (("small", 60), ("large", 90), ("tiny", 1)):
+        batch.join(Member(name, prompt=2, max_new=2, nbytes=nbytes))
+    plan = batch.plan()
+    assert plan is not None
+    batch.commit(plan)
+    plan = batch.plan()
+    assert plan is not None
+    assert plan.chunk is None
+    batch.leave(batch.rows[0])
+    plan = batch.plan()
+    assert plan is not None
+    assert plan.chunk is not None
+    assert plan.chunk.member.payload == "large"
+
+
+def test_what_could_never_be_admitted_is_refused() -> None:
+    batch = ContinuousBatch[str](4, 32, prefill_chunk=8, byte_limit=100)
+    with pytest.raises(ValueError, match="101 bytes"):
+        batch.join(Member("huge", prompt=2, max_new=2, nbytes=101))
+    with pytest.raises(ValueError, match="prefix"):
+        batch.join(Member("known to its end", prompt=2, max_new=2, prefix=2))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "counts"),
+    [(16, [16]), (17, [15, 2]), (18, [16, 2]), (33, [16, 15, 2]), (1, [1]), (2, [2])],
+)
+def test_no_single_token_is_left_for_the_last_chunk(prompt: int, counts: list[int]) -> None:
+    batch = ContinuousBatch[str](1, 64, prefill_chunk=16)
+    batch.join(Member("x", prompt, max_new=1))
+    found = []
+    while batch.prefilling or batch.waiting:
+        plan = batch.plan()
+        assert plan is not None
+        assert plan.chunk is not None
+        found.append(plan.chunk.count)
+        batch.commit(plan)
+    assert found == counts
