@@ -107,7 +107,7 @@ def table(
 
 def all_artifacts() -> list[Artifact]:
     """Everything `python -m build` can make, in building order."""
-    from build import vad
+    from build import sampler, vad
     from build.smollm import export as smollm
     from build.voice import export as voice
     from build.whisper import export as whisper
@@ -117,6 +117,7 @@ def all_artifacts() -> list[Artifact]:
         files = voice.SOURCES[key]
         made += table({key: make}, functools.partial(tuple[Path, ...], files))
     made += table(smollm.TARGETS, smollm.sources)
+    made += table(sampler.TARGETS, sampler.sources)
     return made + table(smollm.PORTABLE, smollm.sources, optional=True)
 
 

@@ -22,18 +22,21 @@ _EPSILON = 1e-5
 
 
 class CrossAttention:
-    """Attention to the cross pools `ck{i}`, `cv{i}` [B, H, C, D], valid up to `clen` [B]."""
+    """Attention to the cross pools `ck{i}`, `cv{i}` [B, H, C, D], valid up to `clen` [B].
 
-    def __init__(self, step: StepGraph, capacity: int) -> None:
+    Their width C is left open: Attention computes all of it, so the engine keeps several widths.
+    """
+
+    def __init__(self, step: StepGraph) -> None:
         self.step = step
-        self.capacity = capacity
         step.graph.input("clen", INT64, ["B"])
 
     @cached_property
     def _seen(self) -> str:
         """States each token may attend to: bool [B, 1, T, C]; ORT does not broadcast over T."""
         graph = self.step.graph
-        states = graph.weight("states", np.arange(self.capacity, dtype=np.int64)[None, None, None])
+        width = graph.op("Squeeze", graph.op("Shape", "ck0", start=2, end=3))
+        states = graph.op("Range", graph.scalar(0), width, graph.scalar(1))
         zeros = graph.op("Sub", self.step.positions, self.step.positions)
         valid = graph.op("Add", graph.op("Unsqueeze", "clen", graph.ints(1)), zeros)
         return graph.op("Less", states, graph.op("Unsqueeze", valid, graph.ints(1, 3)))
@@ -42,9 +45,7 @@ class CrossAttention:
         """query [B, T, H * D] -> [B, T, H * D]."""
         step, sizes = self.step, self.step.sizes
         pools = [
-            step.graph.input(
-                f"c{side}{layer}", FLOAT, ["B", sizes.heads, self.capacity, sizes.head_width]
-            )
+            step.graph.input(f"c{side}{layer}", FLOAT, ["B", sizes.heads, "C", sizes.head_width])
             for side in "kv"
         ]
         heads = step.split_heads(query, sizes.heads)
@@ -60,7 +61,7 @@ def step_model(decoder: Decoder, kernels: type[StepGraph]) -> onnx.ModelProto:
         StepSizes(sizes.layers, sizes.heads, sizes.heads, sizes.head_width, sizes.decoder_context),
     )
     graph, embedding = step.graph, _array(decoder.embedding.weight)
-    cross = CrossAttention(step, sizes.encoder_context)
+    cross = CrossAttention(step)
     tokens = graph.op("Gather", graph.weight("embedding", embedding), "ids")
     places = graph.weight("positions", _array(decoder.positions))
     x = graph.op("Add", tokens, graph.op("Gather", places, step.positions))
@@ -148,7 +149,9 @@ def export_admission(target: Path) -> None:
 
 def export_generation(target: Path) -> None:
     """asr_decode_step/1/generation.json."""
-    target.write_text(json.dumps(weights.generation()))
+    full = weights.WhisperConfig().encoder_context
+    widths = {"context_widths": [full // 2, full]}
+    target.write_text(json.dumps(weights.generation() | widths))
 
 
 def export_tokenizer(target: Path) -> None:

@@ -15,6 +15,9 @@ from python_backends.scheduling.continuous import Move
 
 Tokens = NDArray[np.int64]
 
+GREEDY_BELOW = 1e-3
+"""A temperature that is as good as none."""
+
 PROBE = -1
 """A command number that does nothing: for readiness checks."""
 
@@ -29,20 +32,63 @@ _OWN = {
     "PREFILL_TOKENS",
     "DECODE_TOKENS",
     "DECODE_STARTS",
-    "TEMPERATURE",
+    "SAMPLING",
     "SEED",
+    "BIAS_AT",
+    "BIAS",
 }
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a row's next token is drawn; a temperature below 0.001 is greedy."""
+    """How a row's next token is drawn; see slot_engine/sampling.py for the order.
+
+    A graph that draws inside knows `temperature` and `seed` alone.
+    """
 
     temperature: float = 0.0
     seed: int = 0
+    top_k: int = 40
+    """1 to `candidates.CANDIDATES`."""
+
+    top_p: float = 1.0
+    """Above 0; 1 is off."""
+
+    repetition_penalty: float = 1.0
+    """Of tokens that the row holds, prompt and answer alike; 1 is off."""
+
+    bias: tuple[tuple[int, float], ...] = ()
+    """Tokens, each once, and what is added to their logits."""
+
+    @property
+    def is_greedy(self) -> bool:
+        """The best token is taken, noise plays no part."""
+        return self.temperature < GREEDY_BELOW or self.top_k == 1
+
+    @property
+    def is_plain(self) -> bool:
+        """The graph's logits are taken as they are."""
+        return self.repetition_penalty == 1 and not self.bias
 
 
 GREEDY = Sampling()
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Set aside the first `length` tokens of `row` under `key`, before any row is written."""
+
+    key: int
+    row: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Write the first `length` tokens of what was set aside under `key`."""
+
+    key: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -59,6 +105,8 @@ class Prefill:
     is_last: bool
     sampling: Sampling = GREEDY
     context: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    restore: Restore | None = None
+    """What the row begins with; `start` is its length."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +128,11 @@ class Command:
     decode: Decode | None = None
     joins: tuple[Prefill, ...] = ()
     """Further whole prompts; only an engine in the loop's own process takes them."""
+
+    keeps: tuple[Keep, ...] = ()
+    drops: tuple[int, ...] = ()
+    """Keys of what is set aside that may be forgotten. Keeps, drops and restores are also only for
+    an engine in the loop's own process."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +167,10 @@ class StepEngine(Protocol):
 
 
 def to_inputs(command: Command) -> dict[str, NDArray[Any]]:
-    """The command as the input tensors of a slot_engine model; they have no place for joins."""
-    assert not command.joins, "joins need an engine in the loop's own process"
+    """The command as the input tensors of a slot_engine model; they have no place for joins, nor
+    for what is set aside."""
+    beyond = command.joins or command.keeps or command.drops
+    assert not beyond, "joins and keeps need an engine in the loop's own process"
     inputs: dict[str, NDArray[Any]] = {"COMMAND": np.array([[command.number]], np.int64)}
     if command.moves:
         rows = [(move.source, move.target, move.length) for move in command.moves]
@@ -131,10 +186,7 @@ def to_inputs(command: Command) -> dict[str, NDArray[Any]]:
         inputs["DECODE_TOKENS"] = command.decode.tokens.reshape(1, -1)
         inputs["DECODE_STARTS"] = command.decode.starts.reshape(1, -1)
         sampling.extend(command.decode.sampling)
-    if sampling:
-        inputs["TEMPERATURE"] = np.array([[one.temperature for one in sampling]], np.float32)
-        inputs["SEED"] = np.array([[one.seed for one in sampling]], np.int64)
-    return inputs
+    return inputs | _sampling_inputs(sampling)
 
 
 def from_inputs(inputs: Mapping[str, NDArray[Any]], width: int) -> Command:
@@ -142,10 +194,9 @@ def from_inputs(inputs: Mapping[str, NDArray[Any]], width: int) -> Command:
     rows = {name: values[0] for name, values in inputs.items()}
     if "COMMAND" not in rows:
         raise InvalidInput("input COMMAND is missing")
-    sampling = [
-        Sampling(float(temperature), int(seed))
-        for temperature, seed in zip(rows.get("TEMPERATURE", ()), rows.get("SEED", ()), strict=True)
-    ]
+    sampling = _sampling(
+        rows, prefills="PREFILL" in rows, decodes=len(rows.get("DECODE_STARTS", ()))
+    )
     return Command(
         number=int(rows["COMMAND"][0]),
         moves=tuple(Move(*map(int, move)) for move in rows.get("MOVES", ())),
@@ -176,6 +227,42 @@ def from_outputs(outputs: Mapping[str, NDArray[Any]], command: Command, width: i
             outputs["DECODE_NEXT"].reshape(-1, width), outputs["DECODE_SCORE"].reshape(-1)
         )
     return Result(prefill, decode, float(outputs["PREFILL_SCORE"].reshape(-1)[1]))
+
+
+def _sampling_inputs(sampling: list[Sampling]) -> dict[str, NDArray[Any]]:
+    """Per row SAMPLING, SEED and its entries of BIAS_AT and BIAS; nothing where all are greedy."""
+    if all(one.is_greedy and one.is_plain for one in sampling):
+        return {}
+    how = [(one.temperature, one.top_k, one.top_p, one.repetition_penalty) for one in sampling]
+    inputs: dict[str, NDArray[Any]] = {
+        "SAMPLING": np.array([how], np.float32),
+        "SEED": np.array([[one.seed for one in sampling]], np.int64),
+    }
+    biases = [(row, *pair) for row, one in enumerate(sampling) for pair in one.bias]
+    if biases:
+        inputs["BIAS_AT"] = np.array([[(row, token) for row, token, _ in biases]], np.int32)
+        inputs["BIAS"] = np.array([[added for _, _, added in biases]], np.float32)
+    return inputs
+
+
+def _sampling(rows: Mapping[str, NDArray[Any]], *, prefills: bool, decodes: int) -> list[Sampling]:
+    """The reverse of `_sampling_inputs`, for a prefill and so many decoding rows."""
+    count = prefills + decodes
+    if "SAMPLING" not in rows:
+        return [GREEDY] * count
+    how, seeds = rows["SAMPLING"], rows.get("SEED", ())
+    if not len(how) == len(seeds) == count:
+        raise InvalidInput(f"SAMPLING has {len(how)} rows, SEED {len(seeds)}; {count} are needed")
+    biases: list[list[tuple[int, float]]] = [[] for _ in range(count)]
+    places, values = rows.get("BIAS_AT", ()), rows.get("BIAS", ())
+    if len(places) != len(values) or not all(0 <= row < count for row, _ in places):
+        raise InvalidInput(f"BIAS_AT and BIAS must give the biases of {count} rows")
+    for (row, token), added in zip(places, values, strict=True):
+        biases[row].append((int(token), float(added)))
+    return [
+        Sampling(float(t), int(seed), int(k), float(p), float(penalty), tuple(bias))
+        for (t, k, p, penalty), seed, bias in zip(how, seeds, biases, strict=True)
+    ]
 
 
 def _prefill(

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from python_backends.errors import InvalidInput, StageFailed
 from python_backends.scheduling.continuous import ContinuousBatch, Member, Move
+from python_backends.slot_engine.candidates import CANDIDATES, best_of
 from python_backends.slot_engine.command import GREEDY, Command, Decode, Prefill, Sampling
-from python_backends.slot_engine.engine import SlotPoolEngine
+from python_backends.slot_engine.engine import SlotPoolEngine, open_session
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 LIMIT = 20
@@ -68,11 +70,12 @@ def generate(
     *,
     chunk: int = 512,
     every: int = 0,
-    sampling: Sampling = GREEDY,
+    sampling: Sampling | Sequence[Sampling] = GREEDY,
 ) -> list[list[int]]:
     """Tokens of all prompts, decoded in one continuous batch; a new one arrives `every` steps."""
+    ways = [sampling] * len(prompts) if isinstance(sampling, Sampling) else sampling
     batch: ContinuousBatch[Prompted] = ContinuousBatch(engine.slots, engine.capacity, chunk)
-    members = [Prompted(prompt, sampling=sampling) for prompt in prompts]
+    members = [Prompted(prompt, sampling=how) for prompt, how in zip(prompts, ways, strict=True)]
     arrivals = iter(members)
     for number in _steps(batch, arrivals, every):
         plan = batch.plan()
@@ -164,6 +167,122 @@ def test_sampling_depends_on_the_seed_and_not_on_the_company(
     assert generate(engine, prompts[:3], end, sampling=how) == apart
     other = Sampling(temperature=2.0, seed=6)
     assert generate(engine, prompts[:3], end, sampling=other) != apart
+
+
+def sampler(logits: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """What the published graph finds."""
+    session = open_session(REPOSITORY / "think_step" / "1" / "sampler.onnx", threads=1)
+    values, ids = session.run(["values", "ids"], {"logits": logits})
+    return values, ids
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_graph_finds_the_candidates_that_numpy_finds(rows: int) -> None:
+    draw = np.random.default_rng(rows)
+    logits = draw.standard_normal((rows, 49152)).astype(np.float32)
+    for found, expected in zip(sampler(logits), best_of(logits), strict=True):
+        assert found.tolist() == expected.tolist()
+
+
+def test_the_graph_gives_equal_candidates_in_the_order_of_their_ids() -> None:
+    draw = np.random.default_rng(0)
+    logits = draw.integers(0, 20, (4, 49152)).astype(np.float32)
+    values, ids = sampler(logits)
+    for row in range(4):
+        expected = np.argsort(-logits[row], kind="stable")[:CANDIDATES]
+        assert ids[row].tolist() == expected.tolist()
+        assert values[row].tolist() == logits[row, expected].tolist()
+
+
+def test_an_engine_takes_its_candidates_from_the_graph(engine: SlotPoolEngine) -> None:
+    assert engine._best is not best_of
+
+
+EVERYTHING = Sampling(1.5, 7, 50, 0.9, 1.3, ((42, 3.0), (300, -100.0)))
+
+
+@pytest.mark.parametrize("every", [0, 2])
+def test_company_moves_and_chunks_change_nothing_about_a_sampled_answer(
+    engine: SlotPoolEngine, prompts: list[list[int]], end: int, every: int
+) -> None:
+    """With a penalty, so that a row must know what it holds after every move."""
+    apart = [generate(engine, [prompt], end, sampling=EVERYTHING)[0] for prompt in prompts]
+    together = generate(engine, prompts, end, chunk=16, every=every, sampling=EVERYTHING)
+    assert together == apart
+
+
+def test_greedy_rows_do_not_feel_that_others_sample(
+    engine: SlotPoolEngine, prompts: list[list[int]], end: int, alone: list[list[int]]
+) -> None:
+    others = Sampling(2.0, 3, repetition_penalty=1.5)
+    ways = [GREEDY, others, GREEDY, others, GREEDY, others]
+    assert generate(engine, prompts, end, sampling=ways)[::2] == alone[::2]
+
+
+def test_one_candidate_is_greedy(
+    engine: SlotPoolEngine, prompts: list[list[int]], end: int, alone: list[list[int]]
+) -> None:
+    for how in (Sampling(2.0, 1, top_k=1), Sampling(2.0, 1, top_p=1e-6)):
+        assert generate(engine, prompts[:3], end, sampling=how) == alone[:3]
+
+
+def test_a_row_knows_what_it_holds_and_takes_it_along(
+    engine: SlotPoolEngine, prompts: list[list[int]]
+) -> None:
+    tokens = np.array(prompts[1], np.int64)
+    engine.run(Command(0, prefill=Prefill(2, 0, tokens[:9], is_last=False)))
+    engine.run(Command(1, prefill=Prefill(2, 9, tokens[9:], is_last=True)))
+    step = Decode(np.array([77]), np.array([len(tokens)]), (GREEDY,))
+    engine.run(Command(2, moves=(Move(2, 0, len(tokens)),), decode=step))
+    assert engine.tokens[0, : len(tokens) + 1, 0].tolist() == [*tokens.tolist(), 77]
+
+
+def test_the_strongest_penalty_leaves_no_token_twice_in_a_short_answer(
+    engine: SlotPoolEngine, prompts: list[list[int]], end: int, alone: list[list[int]]
+) -> None:
+    """Prompt and answer count as seen; the plain answer repeats what was ordered."""
+    said = alone[0]
+    assert set(said) & set(prompts[0])
+    penalised = generate(engine, prompts[:1], end, sampling=Sampling(repetition_penalty=2.0))[0]
+    fresh = [token for token in penalised if token != end]
+    assert len(set(fresh)) == len(fresh)
+    assert len(set(fresh) & set(prompts[0])) < len(set(said) & set(prompts[0]))
+
+
+def test_a_bias_forces_a_token_and_forbids_the_end(
+    engine: SlotPoolEngine, prompts: list[list[int]], end: int
+) -> None:
+    forced = generate(engine, prompts[:1], end, sampling=Sampling(bias=((1234, 100.0),)))[0]
+    assert forced == [1234] * LIMIT
+    endless = generate(engine, prompts[1:2], end, sampling=Sampling(bias=((end, -100.0),)))[0]
+    assert end not in endless
+    assert len(endless) == LIMIT
+
+
+def test_a_bias_beyond_the_vocabulary_is_refused(engine: SlotPoolEngine) -> None:
+    part = Prefill(0, 0, np.ones(3, np.int64), True, Sampling(bias=((49152, 1.0),)))
+    with pytest.raises(InvalidInput, match="bias of token 49152; 0 to 49151 are known"):
+        engine.run(Command(0, prefill=part))
+
+
+def test_the_noise_of_prosody_is_that_of_its_seed_and_position() -> None:
+    """Whatever row it stands in, and whoever is beside it."""
+    engine = SlotPoolEngine(REPOSITORY / "prosody_step" / "1", slots=3, capacity=32)
+    loud, quiet = Sampling(1.0, 8), Sampling(0.5, 9)
+    places = np.array([4, 7, 4])
+    engine._set_noise(engine._noise, (quiet, GREEDY, loud), places)
+    together = engine._noise.copy()
+    engine._set_noise(engine._noise, (loud,), places[:1])
+    assert engine._noise[0].tolist() == together[2].tolist()
+    assert not together[1].any()
+    assert together[0].any()
+
+
+def test_a_graph_that_draws_inside_refuses_what_it_cannot_do() -> None:
+    engine = SlotPoolEngine(REPOSITORY / "prosody_step" / "1", slots=2, capacity=32)
+    part = Prefill(0, 0, np.zeros((1, 2), np.int64), True, Sampling(repetition_penalty=1.5))
+    with pytest.raises(InvalidInput, match="no penalty and no bias"):
+        engine.run(Command(0, prefill=part))
 
 
 def test_commands_out_of_order_are_refused(engine: SlotPoolEngine) -> None:
