@@ -70,6 +70,20 @@ def _command(
 def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-tokens", type=int, help="of the answer")
     command.add_argument("--temperature", type=float, help="of the answer's words; 0 is greedy")
+    command.add_argument("--top-k", type=int, help="draw among so many of the likeliest tokens")
+    command.add_argument("--top-p", type=float, help="of these, those that hold this share")
+    command.add_argument("--repetition-penalty", type=float, help="of tokens seen before; 1 is off")
+    command.add_argument(
+        "--logit-bias",
+        type=_token_bias,
+        action="append",
+        default=[],
+        metavar="TOKEN=BIAS",
+        help="added to the logit of a token id; may be repeated",
+    )
+    command.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT", help="ends the answer; repeatable"
+    )
     command.add_argument("--seed", type=int, help="of every random draw")
     command.add_argument("--no-stream", action="store_true", help="one piece, one chunk")
     command.add_argument(
@@ -80,6 +94,11 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--otlp-file", type=Path, help="where the turn's trace goes (OTLP JSON)")
     command.add_argument("--otlp-endpoint", metavar="URL", help="collector: http://HOST/v1/traces")
+
+
+def _token_bias(entry: str) -> tuple[int, float]:
+    token, _, bias = entry.partition("=")
+    return int(token), float(bias)
 
 
 def _ambient_traceparent() -> str | None:

@@ -167,6 +167,11 @@ def _options(arguments: Namespace) -> TurnOptions:
     return TurnOptions(
         max_tokens=arguments.max_tokens,
         temperature=arguments.temperature,
+        top_k=arguments.top_k,
+        top_p=arguments.top_p,
+        repetition_penalty=arguments.repetition_penalty,
+        logit_bias=dict(arguments.logit_bias) or None,
+        stop=arguments.stop or None,
         seed=arguments.seed,
         stream=False if arguments.no_stream else None,
     )

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from python_backends.errors import InvalidInput
 Floats = npt.NDArray[np.float32]
 Tensors = dict[str, npt.NDArray[Any]]
 
-REAL_OPTIONS = {"temperature", "speech_temperature"}
+REAL_OPTIONS = {"temperature", "speech_temperature", "top_p", "repetition_penalty"}
+JSON_OPTIONS = {"logit_bias", "stop"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,15 @@ class TurnOptions:
 
     max_tokens: int | None = None
     temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Mapping[int, float] | None = None
+    """Token id to what is added to its logit."""
+
+    stop: Sequence[str] | None = None
+    """The answer ends before any of these."""
+
     seed: int | None = None
     speech_temperature: float | None = None
     steps: int | None = None
@@ -111,8 +121,11 @@ def _request(
 
 
 def _chosen(options: TurnOptions) -> dict[str, Any]:
-    """The options that the caller set; real numbers as strings, for want of a double."""
+    """The options that the caller set; real numbers as strings, for want of a double, and what is
+    no single value as JSON."""
     chosen = {key: value for key, value in asdict(options).items() if value is not None}
     for key in REAL_OPTIONS & chosen.keys():
         chosen[key] = repr(float(chosen[key]))
+    for key in JSON_OPTIONS & chosen.keys():
+        chosen[key] = json.dumps(chosen[key])
     return chosen

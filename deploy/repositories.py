@@ -50,6 +50,12 @@ class Model:
         return set(self._named(in_process=True))
 
     @property
+    def engines(self) -> int:
+        """How many times it opens them; the model itself says what is no number."""
+        told = self.parameters.get("engines", "1")
+        return int(told) if told.isdecimal() else 1
+
+    @property
     def is_wiring(self) -> bool:
         """An ensemble, or a front door: it computes nothing, and calls models of its own server."""
         return self.config.platform == "ensemble" or "ensemble" in self.config.parameters

@@ -86,8 +86,8 @@ def called_apart(found: Mapping[str, View]) -> set[str]:
 
 
 def artefact_bytes(stage: str, view: View, models: Models) -> int:
-    """Size of the files that a stage loads: its own, and those of the models it calls or opens,
-    except other stages."""
+    """Size of the files that a stage loads: its own, those of the models it calls, except other
+    stages, and those that each of its engines opens."""
     others = (set(view.stages) | set(view.proxies)) - {stage}
     waiting, seen = [stage], set(others)
     total = 0
@@ -96,8 +96,10 @@ def artefact_bytes(stage: str, view: View, models: Models) -> int:
         if name in seen or name not in models:
             continue
         seen.add(name)
-        total += _size(models[name].version_folder)
-        waiting.extend(models[name].calls | models[name].opens)
+        model = models[name]
+        total += _size(model.version_folder)
+        total += model.engines * sum(_size(models[one].version_folder) for one in model.opens)
+        waiting.extend(model.calls)
     return total
 
 

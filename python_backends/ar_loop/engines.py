@@ -5,11 +5,9 @@ from python_backends.slot_engine.command import (
     OUTPUTS,
     Command,
     Result,
-    StepEngine,
     from_outputs,
     to_inputs,
 )
-from python_backends.slot_engine.engine import SlotPoolEngine
 
 
 class BlsEngine:
@@ -24,8 +22,3 @@ class BlsEngine:
         """See StepEngine."""
         outputs = self._call(self._model, to_inputs(command), OUTPUTS)
         return from_outputs(outputs, command, self._width)
-
-
-def pool_bytes(engine: StepEngine) -> int:
-    """Memory of the pools that an engine keeps in this process."""
-    return engine.pools.nbytes if isinstance(engine, SlotPoolEngine) else 0

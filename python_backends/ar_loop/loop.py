@@ -1,16 +1,17 @@
 """The autoregressive loop: land a step, settle who stays, launch the next, deliver the landed one.
 
-One step is always being computed while the host works on the tokens of the one before, so what the
-host does costs nothing as long as it takes less time than a step.
+Every engine always has a step under way while the host works on the tokens of the one before, so
+what the host does costs nothing as long as it takes less time than a step. All engines of a stage
+take from one queue.
 """
 
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as Many
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
-
+from python_backends.ar_loop.lane import Drawn, Flight, Lane
 from python_backends.ar_loop.sequence import Sequence, Task, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
@@ -22,132 +23,174 @@ from python_backends.errors import (
     StageError,
     StageFailed,
 )
-from python_backends.scheduling.continuous import Chunk, ContinuousBatch, Member, Plan
-from python_backends.slot_engine.command import (
-    RESTART,
-    Command,
-    Decode,
-    Prefill,
-    Result,
-    StepEngine,
-    Tokens,
-)
+from python_backends.scheduling.continuous import ContinuousBatch, Member, Plan
+from python_backends.scheduling.fair import FairQueue
+from python_backends.scheduling.prefixes import EVERYBODY, Prefixes
+from python_backends.slot_engine.command import StepEngine
 
 DEFAULT_STEP_S = 0.02
 
 
 class DecodeLoop:
-    """Continuous batching of one task on one engine; `publish` is told how many are running."""
+    """Continuous batching of one task on some engines; `publish` is told how many are running."""
 
     def __init__(
         self,
         task: Task,
-        engine: StepEngine,
+        engines: Many[StepEngine],
         settings: LoopSettings,
         clock: Callable[[], float] = time.monotonic,
         publish: Callable[[int], None] = lambda running: None,
         meters: Meters | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
-        self.batch: ContinuousBatch[Sequence] = ContinuousBatch(
-            settings.slots, settings.capacity, settings.prefill_chunk, settings.join_tokens
-        )
+        self.waiting: FairQueue[Member[Sequence]] = FairQueue()
+        self.prefixes = prefixes or Prefixes(byte_limit=0, token_bytes=1)
         self._task = task
-        self._engine = engine
         self._settings = settings
         self._clock = clock
+        self._lanes = [self._lane(index, engine) for index, engine in enumerate(engines)]
         self._publish = publish
         self._meters = meters or Meters()
-        self._number = RESTART
+        self._inbox = Inbox()
         self._step_s = DEFAULT_STEP_S
-        self._landed_after_s: float | None = None
-        self._flight: _Flight | None = None
+        self._launched: list[Flight] = []
+        self._landed_after_s: list[float] = []
         self._cancels: list[str] = []
-        self._losses: list[tuple[Request, StageError]] = []
+        self._ending: dict[Request, StageError] = {}
         self._deserted: list[Member[Sequence]] = []
         self._following: set[_FollowUp] = set()
-        self._compute = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
 
+    def _lane(self, index: int, engine: StepEngine) -> Lane:
+        settings = self._settings
+        batch = ContinuousBatch(
+            settings.slots,
+            settings.capacity,
+            settings.prefill_chunk,
+            settings.join_tokens,
+            waiting=self.waiting,
+        )
+        return Lane(engine, batch, self._clock, f"engine-{index}")
+
     def run(self, inbox: Inbox) -> None:
-        """Serve until closed; waits only when no sequence is open."""
+        """Serve until closed; whatever is under way says so when it is done."""
         self._inbox = inbox
         self._meter()
         try:
-            while all(map(self._serve, inbox.take(0 if self.busy else None))):
+            while all(map(self._serve, inbox.take(0 if self._has_to_settle else None))):
                 self.step()
         finally:
-            self._compute.shutdown()
+            for lane in self._lanes:
+                lane.close()
             self._worker.shutdown(cancel_futures=True)
 
     @property
     def busy(self) -> bool:
         """There is something to do without anything new arriving."""
-        return bool(self._flight or self._cancels or self._losses or self.batch.members())
+        return bool(self._is_computing or self._has_to_settle or self.members())
+
+    @property
+    def _is_computing(self) -> bool:
+        return any(lane.flight is not None for lane in self._lanes)
+
+    @property
+    def _has_to_settle(self) -> bool:
+        """Nothing is under way after which it would be settled who leaves."""
+        leaving = self._cancels or self._ending or self._deserted
+        return bool(leaving) and not self._is_computing
+
+    def members(self) -> list[Member[Sequence]]:
+        """Everybody: decoding, being prefilled, waiting."""
+        return [*(one for lane in self._lanes for one in lane.batch.running()), *self.waiting]
+
+    def check_integrity(self) -> None:
+        """What the batches and the store of prefixes hold is what they may."""
+        for lane in self._lanes:
+            lane.batch.check_integrity()
+        self.prefixes.check_integrity()
 
     def step(self) -> None:
-        """Advance every running sequence by one token, and one prompt by one chunk."""
-        drawn = self._land()
+        """Have every engine that is free advance its sequences by one token, and one prompt by one
+        chunk; those still computing are left alone."""
+        drawn = [one for lane in self._lanes if lane.has_landed for one in self._land(lane)]
         self._settle()
-        self._launch()
+        for lane in self._lanes:
+            if lane.flight is None:
+                self._launch(lane)
+        self._publish(self._running)
         self._deliver(drawn)
         self._look()
         self._meter()
 
-    def _land(self) -> "list[_Drawn]":
-        """Wait for the step under way; whoever ended with it leaves the batch."""
-        flight, self._flight = self._flight, None
-        if flight is None:
-            return []
+    def _land(self, lane: Lane) -> list[Drawn]:
+        """Take what a lane has computed; whoever ended with it leaves the batch."""
+        flight = lane.flight
+        assert flight is not None
         try:
-            result = flight.done.result()
+            drawn = lane.land()
         except StageError as error:
-            self._abort(error)
+            self._abort(lane, error)
             return []
-        self._landed_after_s = self._clock() - flight.since
-        self._step_s += 0.05 * (self._landed_after_s - self._step_s)
-        self.batch.commit(flight.plan)
-        drawn = _drawn(flight.plan, result)
+        took_s = self._clock() - flight.since
+        self._landed_after_s.append(took_s)
+        self._step_s += 0.05 * (took_s - self._step_s)
+        for member in _begun(flight.plan):
+            self._release(member)
         for one in drawn:
-            self._advance(one)
+            self._advance(lane, one)
         return drawn
 
-    def _advance(self, drawn: "_Drawn") -> None:
+    def _advance(self, lane: Lane, drawn: Drawn) -> None:
         member = drawn.member
+        sequence = member.payload
         if drawn.token[0] < 0:
-            self._losses.append(
-                (member.payload.request, StageFailed("the model's numbers were not finite"))
-            )
-        elif member.payload.advance(drawn.token):
+            self._lose(sequence.request, StageFailed("the model's numbers were not finite"))
+        elif sequence.advance(drawn.token):
             drawn.ended = "stop"
         elif member.exhausted:
             drawn.ended = "length"
         if drawn.ended:
-            self.batch.leave(member)
+            self._keep(lane, drawn)
+            lane.batch.leave(member)
+
+    def _keep(self, lane: Lane, drawn: Drawn) -> None:
+        """Store what the row of a sequence that has ended holds, for its session's next turn, and
+        for everybody what all prompts begin with."""
+        sequence = drawn.member.payload
+        lengths = {sequence.session: drawn.member.length} if sequence.session else {}
+        if sequence.shared:
+            lengths[EVERYBODY] = sequence.shared
+        for session, length in lengths.items():
+            prefix = self.prefixes.keep(session, sequence.written(length))
+            if prefix is not None:
+                lane.keep(prefix, drawn.row)
+                # with one engine whatever is restored comes after it
+                prefix.is_stored = len(self._lanes) == 1
 
     def _settle(self) -> None:
-        """With no step under way: end what was cancelled, has failed, or is deserted."""
-        for member in self._deserted:
-            self.batch.leave(member)
-        self._deserted.clear()
-        losses, self._losses = self._losses, []
-        for request, error in losses:
-            self._end(request, error)
-            self._task.abandon(request.turn)
+        """End what was cancelled, has failed, or is deserted, as far as it is not being computed;
+        the rest of it when that has landed."""
+        deserted, self._deserted = self._deserted, []
+        for member in deserted:
+            self._take_out(member.payload.request)
         cancels, self._cancels = self._cancels, []
         for turn in cancels:
             self._cancel(turn)
+        for request, error in list(self._ending.items()):
+            if self._take_out(request):
+                del self._ending[request]
+                self._end(request, error)
 
-    def _launch(self) -> None:
+    def _launch(self, lane: Lane) -> None:
         """Have the next command computed, if there is one."""
-        plan = self.batch.plan()
-        self._publish(0 if plan is None else len(plan.members))
-        if plan is not None:
-            command = self._command(plan)
-            done = self._compute.submit(self._engine.run, command)
-            self._flight = _Flight(plan, done, self._clock())
+        lane.drop(self.prefixes.dropped())
+        flight = lane.launch(lambda _: self._inbox.put(Wake(_LANDED)))
+        if flight is not None:
+            self._launched.append(flight)
 
-    def _deliver(self, drawn: "list[_Drawn]") -> None:
-        """Use the tokens of the step that has landed; failures are settled after the next one."""
+    def _deliver(self, drawn: list[Drawn]) -> None:
+        """Use the tokens of the steps that have landed; failures are settled after the next one."""
         for one in drawn:
             sequence = one.member.payload
             if not sequence.request.is_open or one.token[0] < 0:
@@ -157,13 +200,13 @@ class DecodeLoop:
                 if one.ended:
                     self._follow_up(sequence.request, sequence.close(one.ended))
             except StageError as error:
-                self._losses.append((sequence.request, error))
+                self._lose(sequence.request, error)
         if drawn:
             self._task.after_step(len(drawn))
 
     def _look(self) -> None:
         """See who is gone, while a step is under way: asking the server takes its time."""
-        for member in self.batch.members():
+        for member in self.members():
             request = member.payload.request
             if not request.is_open:
                 self._deserted.append(member)
@@ -171,18 +214,25 @@ class DecodeLoop:
                 self._cancels.append(request.turn)
 
     def _meter(self) -> None:
-        """Tell what the steps are like, while one is under way."""
-        if self._landed_after_s is not None:
-            self._meters.step(self._landed_after_s)
-            self._landed_after_s = None
-        running = 0
-        if self._flight is not None:
-            running = len(self._flight.plan.members)
-            for request in _begun(self._flight.plan):
-                waited_s = self._flight.since - request.arrived_ns / 1e9
-                self._meters.observe("queue_seconds", waited_s)
-        free = self._settings.slots - running
-        self._meters.slots(running=running, waiting=len(self.batch.waiting), free=free)
+        """Tell what the steps are like, while others are under way."""
+        for took_s in self._landed_after_s:
+            self._meters.step(took_s)
+        for flight in self._launched:
+            if flight.gap_s is not None:
+                self._meters.observe("gap_seconds", flight.gap_s)
+            for member in _begun(flight.plan):
+                if member.payload.opens_request:
+                    waited_s = flight.since - member.payload.request.arrived_ns / 1e9
+                    self._meters.observe("queue_seconds", waited_s)
+        self._landed_after_s, self._launched = [], []
+        free = self._settings.slots * len(self._lanes) - self._running
+        self._meters.slots(running=self._running, waiting=len(self.waiting), free=free)
+
+    @property
+    def _running(self) -> int:
+        """Sequences that take part in what is being computed."""
+        flights = [lane.flight for lane in self._lanes if lane.flight is not None]
+        return sum(len(flight.plan.members) for flight in flights)
 
     def _serve(self, event: Event) -> bool:
         """Handle one event; False ends the loop."""
@@ -191,6 +241,8 @@ class DecodeLoop:
                 self._open(request)
             case CancelTurn(turn):
                 self._cancels.append(turn)
+            case Wake(news) if news is _LANDED:
+                pass  # the lane knows
             case Wake(_Followed(follow_up, done)):
                 self._followed(follow_up, done)
             case Wake(news):
@@ -207,12 +259,13 @@ class DecodeLoop:
                 first.opens_request = True
             self._join(sequences)
         except StageError as error:
-            self._losses.append((request, error))
+            self._lose(request, error)
 
     def _refuse_if_full(self) -> None:
-        waiting = len(self.batch.waiting)
+        waiting = len(self.waiting)
         if waiting >= self._settings.max_waiting:
-            each = self._step_s * self._settings.max_new_tokens / self._settings.slots
+            slots = self._settings.slots * len(self._lanes)
+            each = self._step_s * self._settings.max_new_tokens / slots
             raise Overloaded(
                 f"{waiting} sequences wait for a slot; at most {self._settings.max_waiting} may",
                 retry_after_ms=max(1, round(1000 * each * waiting)),
@@ -220,17 +273,27 @@ class DecodeLoop:
 
     def _join(self, sequences: list[Sequence]) -> None:
         for one in sequences:
+            is_known = one.session or one.shared
+            match = self.prefixes.match(one.session, one.prompt.tolist()) if is_known else None
+            member = Member(
+                one,
+                prompt=len(one.prompt),
+                max_new=one.max_new,
+                owner=one.request,
+                prefix=0 if match is None else match.length,
+            )
+            one.match = match
             try:
-                self.batch.join(Member(one, prompt=len(one.prompt), max_new=one.max_new))
+                self._lanes[0].batch.join(member)
             except ValueError as fault:
+                self._release(member)
                 raise InvalidInput(str(fault)) from fault
 
-    def _command(self, plan: Plan[Sequence]) -> Command:
-        number = self._number
-        self._number += 1
-        prefill = _prefill(plan.chunk) if plan.chunk is not None else None
-        joins = tuple(_prefill(join) for join in plan.joins)
-        return Command(number, plan.moves, prefill, _decode(plan), joins)
+    def _release(self, member: Member[Sequence]) -> None:
+        """What was to be restored for a member has been, or will not be."""
+        match, member.payload.match = member.payload.match, None
+        if match is not None:
+            self.prefixes.release(match)
 
     def _follow_up(self, request: Request, work: Work | None) -> None:
         """Do what is left of a sequence off the loop; its request stays open meanwhile."""
@@ -247,96 +310,64 @@ class DecodeLoop:
             follow_up.check()
             self._join([sequence])
         except StageError as error:
-            self._losses.append((follow_up.request, error))
+            self._lose(follow_up.request, error)
 
     def _cancel(self, turn: str) -> None:
-        open_requests = [member.payload.request for member in self.batch.members()]
+        open_requests = [member.payload.request for member in self.members()]
         open_requests += [follow_up.request for follow_up in self._following]
-        for request in {one for one in open_requests if one.turn == turn}:
-            self._end(request, Cancelled("the turn was cancelled"))
-        self._task.abandon(turn)
+        found = {one for one in open_requests if one.turn == turn}
+        for request in found:
+            self._lose(request, Cancelled("the turn was cancelled"))
+        if not found:
+            self._task.abandon(turn)
 
-    def _abort(self, error: StageError) -> None:
-        """A failed command ends everybody whose row it may have touched; the rest goes on."""
-        self._number = RESTART
-        for member in self.batch.abort():
-            failure = StageFailed(error.message, stage=error.stage)
-            self._losses.append((member.payload.request, failure))
+    def _abort(self, lane: Lane, error: StageError) -> None:
+        """A failed command ends everybody whose row it may have touched; the rest goes on, without
+        what the store may not have any more."""
+        for member in lane.abort():
+            self._release(member)
+            self._lose(member.payload.request, StageFailed(error.message, stage=error.stage))
+        for member in self.waiting:
+            self._release(member)
+            member.prefix = 0
+        self.prefixes.lose()
+
+    def _lose(self, request: Request, error: StageError) -> None:
+        """Fail a request as soon as nothing is computed for it; the first reason stays."""
+        self._ending.setdefault(request, error)
+
+    def _take_out(self, request: Request) -> bool:
+        """Take a request's sequences out of the queue and of every lane that has landed; whether
+        none is left."""
+        left = False
+        for member in [one for one in self.members() if one.payload.request is request]:
+            lane = next((one for one in self._lanes if member in one.batch.running()), None)
+            if lane is not None and lane.flight is not None:
+                left = True
+                continue
+            (lane or self._lanes[0]).batch.leave(member)
+            self._release(member)
+        return not left
 
     def _end(self, request: Request, error: StageError) -> None:
-        """Take out a request's sequences and fail it, after what is followed up for it: calling
-        a model while no request is open would take the server down."""
-        for member in self.batch.find(lambda one: one.request is request):
-            self.batch.leave(member)
+        """Fail a request, after what is followed up for it: calling a model while no request is
+        open would take the server down."""
         under_way = [one for one in self._following if one.request is request]
         for follow_up in under_way:
             follow_up.error = follow_up.error or error
         if not under_way:
             request.fail(error)
+            self._task.abandon(request.turn)
 
 
-def _prefill(chunk: Chunk[Sequence]) -> Prefill:
-    one = chunk.member.payload
-    return Prefill(
-        row=chunk.row,
-        start=chunk.start,
-        tokens=one.prompt[chunk.start : chunk.start + chunk.count],
-        is_last=chunk.is_last,
-        sampling=one.sampling,
-        context=one.context if chunk.start == 0 else {},
-    )
-
-
-def _begun(plan: Plan[Sequence]) -> list[Request]:
-    """The requests for which nothing was computed before this plan."""
+def _begun(plan: Plan[Sequence]) -> list[Member[Sequence]]:
+    """Those for whom nothing was computed before this plan."""
     chunks = (plan.chunk, *plan.joins) if plan.chunk is not None else plan.joins
-    firsts = [chunk.member.payload for chunk in chunks if chunk.start == 0]
-    return [one.request for one in firsts if one.opens_request]
+    return [chunk.member for chunk in chunks if chunk.is_first]
 
 
-def _decode(plan: Plan[Sequence]) -> Decode | None:
-    if not plan.decode:
-        return None
-    return Decode(
-        tokens=np.array([member.payload.last for member in plan.decode]),
-        starts=np.array([member.length for member in plan.decode], np.int64),
-        sampling=tuple(member.payload.sampling for member in plan.decode),
-    )
-
-
-def _drawn(plan: Plan[Sequence], result: Result) -> "list[_Drawn]":
-    """Every row's token with its member; rows are read before anybody leaves."""
-    drawn = []
-    if result.decode is not None:
-        scores = result.decode.scores.tolist()
-        drawn = list(map(_Drawn, plan.decode, result.decode.tokens, scores))
-    if result.prefill is not None and plan.chunk is not None:
-        token, score = result.prefill.tokens[0], float(result.prefill.scores[0])
-        drawn.append(_Drawn(plan.chunk.member, token, score, result.no_speech))
-    for join, one in zip(plan.joins, result.joins, strict=True):
-        drawn.append(_Drawn(join.member, one.tokens[0], float(one.scores[0])))
-    return drawn
-
-
-@dataclass(slots=True)
-class _Drawn:
-    """A token of the step that has landed."""
-
-    member: Member[Sequence]
-    token: Tokens
-    score: float
-    no_speech: float = 0.0
-    ended: str = ""
-    """Why the sequence ended with it, if it did."""
-
-
-@dataclass(frozen=True)
-class _Flight:
-    """A step under way. Nothing of its requests is ended before it has landed."""
-
-    plan: Plan[Sequence]
-    done: "Future[Result]"
-    since: float
+_LANDED = object()
+"""News that a command is done."""
 
 
 @dataclass(eq=False)

@@ -1,6 +1,6 @@
 """Triton model class of the AR loop."""
 
-from python_backends.ar_loop.engines import BlsEngine, pool_bytes
+from python_backends.ar_loop.engines import BlsEngine
 from python_backends.ar_loop.loop import DecodeLoop
 from python_backends.ar_loop.sequence import Task
 from python_backends.ar_loop.settings import LoopSettings
@@ -8,8 +8,10 @@ from python_backends.ar_loop.tasks.converse import Converse
 from python_backends.ar_loop.tasks.intone import Intone
 from python_backends.ar_loop.tasks.transcribe import Transcribe
 from python_backends.bridge import Board, ModelConfig, StageBackend, call, plugin
+from python_backends.scheduling.prefixes import Prefixes
 from python_backends.slot_engine.command import StepEngine
 from python_backends.slot_engine.engine import SlotPoolEngine
+from python_backends.slot_engine.shelf import Shelf
 
 
 class TritonPythonModel(StageBackend):
@@ -19,10 +21,15 @@ class TritonPythonModel(StageBackend):
         settings = config.settings(LoopSettings)
         task = _task(config, settings)
         row = Board().row(config.name)
-        engine = _engine(config, settings, task)
-        if held := pool_bytes(engine):
-            self.meters.gauge("bytes", held)
-        return DecodeLoop(task, engine, settings, publish=row.write, meters=self.meters)
+        engines = _engines(config, settings, task)
+        own = [engine for engine in engines if isinstance(engine, SlotPoolEngine)]
+        if own:
+            self.meters.gauge("bytes", sum(engine.pools.nbytes for engine in own))
+        token_bytes = own[0].pools.token_bytes if own else 1
+        prefixes = Prefixes(settings.session_bytes, token_bytes)
+        return DecodeLoop(
+            task, engines, settings, publish=row.write, meters=self.meters, prefixes=prefixes
+        )
 
 
 def _task(config: ModelConfig, settings: LoopSettings) -> Task:
@@ -38,11 +45,20 @@ def _task(config: ModelConfig, settings: LoopSettings) -> Task:
             return task
 
 
-def _engine(config: ModelConfig, settings: LoopSettings, task: Task) -> StepEngine:
+def _engines(config: ModelConfig, settings: LoopSettings, task: Task) -> list[StepEngine]:
     if settings.engine == "bls":
-        return BlsEngine(settings.step_model, call, task.width)
+        return [BlsEngine(settings.step_model, call, task.width)]
     if plugin.is_path(settings.engine):
-        engine: StepEngine = plugin.load(settings.engine)(config, settings)
-        return engine
+        return [plugin.load(settings.engine)(config, settings) for _ in range(settings.engines)]
     folder = config.artefact("model.onnx", model=settings.step_model).parent
-    return SlotPoolEngine(folder, slots=settings.slots, capacity=settings.capacity)
+    shelf = Shelf()
+    return [
+        SlotPoolEngine(
+            folder,
+            slots=settings.slots,
+            capacity=settings.capacity,
+            threads=settings.threads,
+            shelf=shelf,
+        )
+        for _ in range(settings.engines)
+    ]

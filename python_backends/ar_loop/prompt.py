@@ -59,9 +59,14 @@ def _block(role: str, text: str) -> str:
     return f"<|im_start|>{role}\n{spoken}<|im_end|>\n"
 
 
+def system_text() -> str:
+    """What every prompt begins with."""
+    return _block("system", SYSTEM)
+
+
 def prompt_text(history: Sequence[Utterance], heard: str) -> str:
     """ChatML: system, the history, what was heard, and the opening of the answer."""
-    lines = [_block("system", SYSTEM)]
+    lines = [system_text()]
     lines += [_block(line.role, line.text) for line in history]
     lines += [_block("user", heard), "<|im_start|>assistant\n"]
     return "".join(lines)

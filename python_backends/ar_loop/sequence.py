@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from python_backends.bridge import Request
+from python_backends.scheduling.prefixes import Match
 from python_backends.slot_engine.command import GREEDY, Sampling, Tokens
 
 
@@ -31,6 +32,20 @@ class Sequence:
 
         self.opens_request = False
         """It is the first one that is computed for its request."""
+
+        self.session = ""
+        """Whose next turn begins with what this one's row holds; empty: nobody's."""
+
+        self.shared = 0
+        """Tokens that all prompts of its task begin with."""
+
+        self.match: Match | None = None
+        """What of the prompt is restored instead of computed."""
+
+    def written(self, length: int) -> list[int]:
+        """The first `length` tokens of its row; not asked where there is neither a session nor
+        anything shared."""
+        raise NotImplementedError
 
     def advance(self, token: Tokens) -> bool:
         """Take note of a token [width] just drawn; True when it ends the sequence.

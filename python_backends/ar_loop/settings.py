@@ -25,10 +25,25 @@ class LoopSettings:
     join_tokens: int = 0
     """Tokens of further short prompts that may join one step; not with engine bls."""
 
+    engines: int = 1
+    """Engines of `slots` rows each, behind one queue; more than one not with engine bls. Two of one
+    thread compute more than one of two threads."""
+
+    threads: int = 1
+    """Of each engine in the loop's own process."""
+
+    session_bytes: int = 0
+    """Of KV that may be set aside for the next turns of sessions; 0: none. Not with engine bls."""
+
     def __post_init__(self) -> None:
         if self.engine not in ENGINES and ":" not in self.engine:
             raise ValueError(f"engine {self.engine!r}; {ENGINES} are known")
-        if self.engine == "bls" and self.join_tokens:
-            raise ValueError("join_tokens needs an engine in the loop's own process")
+        if min(self.engines, self.threads) < 1 or self.session_bytes < 0:
+            raise ValueError("engines and threads must be at least 1, session_bytes at least 0")
+        if self.engine == "bls" and (self.join_tokens or self.engines > 1 or self.session_bytes):
+            raise ValueError(
+                "join_tokens, engines above 1 and session_bytes need an engine in the loop's own "
+                "process"
+            )
         if self.task not in TASKS and ":" not in self.task:
             raise ValueError(f"task {self.task!r}; {TASKS} are known")

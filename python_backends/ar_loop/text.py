@@ -1,6 +1,6 @@
 """Tokens to text, and text to pieces that can be spoken while the rest is still being thought."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 REPLACEMENT = "\ufffd"
 SENTENCE_ENDS = ".!?"
@@ -16,33 +16,82 @@ MAX_PIECE_CHARS = 160
 class Detokenizer:
     """Incremental detokenisation that never splits a character.
 
-    `decode` turns all ids so far into text; what ends in an incomplete character is held back.
+    `decode` turns ids into text; replacement marks at its end may still become a character, so
+    they are held back. A token costs the same however long the answer is: decoded again are the ids
+    since the last complete text, and as context those of one token before, since some decoders
+    treat the first id of a text in their own way.
     """
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self._decode = decode
         self._ids: list[int] = []
-        self._sent = ""
+        self._context = 0
+        """How many of them are there as context, their text given already."""
+
+        self._given = 0
+        """Characters of their text that were given."""
 
     def add(self, token: int) -> str:
         """Text that became certain with this token."""
         self._ids.append(token)
         text = self._decode(self._ids)
-        return "" if text.endswith(REPLACEMENT) else self._advance(text)
+        fresh = self._advance(text.rstrip(REPLACEMENT))
+        if not text.endswith(REPLACEMENT):
+            self._ids = self._ids[self._context :]
+            self._context, self._given = len(self._ids), len(self._decode(self._ids))
+        return fresh
 
     def rest(self) -> str:
         """Text still held back; an incomplete character at the end stays a replacement mark."""
         return self._advance(self._decode(self._ids))
 
-    @property
-    def text(self) -> str:
-        """Everything returned so far."""
-        return self._sent
-
     def _advance(self, text: str) -> str:
-        fresh = text[len(self._sent) :]
-        self._sent = text
+        fresh = text[self._given :]
+        self._given = len(text)
         return fresh
+
+
+class StopStrings:
+    """Ends a text before the first of some strings, holding back what may still become one.
+
+    Of several, the one that is complete first counts, and of those the longest: so what is found
+    does not depend on how the text arrives.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = sorted(stops, key=len, reverse=True)
+        self._held = ""
+        self.found = False
+
+    def add(self, fresh: str) -> str:
+        """Text that is certainly kept; nothing more once a stop string was found."""
+        if self.found or not self._stops:
+            return "" if self.found else fresh
+        self._held += fresh
+        ends = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        self.found = bool(ends)
+        return self._release(min(ends)[1] if ends else self._doubtful(), keep=not ends)
+
+    def rest(self) -> str:
+        """The text has ended: what was held back is kept after all."""
+        return self._release(len(self._held), keep=False)
+
+    def _doubtful(self) -> int:
+        """Where the longest end of the held text begins that a stop string begins with."""
+        size = len(self._held)
+        longest = max(map(len, self._stops)) - 1
+        return next(
+            (at for at in range(max(0, size - longest), size) if self._may_begin(self._held[at:])),
+            size,
+        )
+
+    def _may_begin(self, end: str) -> bool:
+        return any(stop.startswith(end) for stop in self._stops)
+
+    def _release(self, count: int, *, keep: bool) -> str:
+        released, rest = self._held[:count], self._held[count:]
+        self._held = rest if keep else ""
+        return released
 
 
 class PieceSplitter:

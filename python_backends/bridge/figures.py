@@ -11,6 +11,7 @@ import triton_python_backend_utils as pb_utils
 from python_backends.bridge.meters import Labels, Name
 
 STEP_S = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+GAP_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 WAIT_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 ANSWER_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 
@@ -38,6 +39,9 @@ FIGURES: Mapping[Name, Figure] = {
         "HISTOGRAM",
         "Seconds of one decoding step, one encoder pass, or one locked batch, start to landing",
         STEP_S,
+    ),
+    "gap_seconds": Figure(
+        "HISTOGRAM", "Seconds an engine stands still between two decoding steps", GAP_S
     ),
     "first_chunk_seconds": Figure(
         "HISTOGRAM", "Seconds from a request's arrival to its first response", ANSWER_S

@@ -8,7 +8,12 @@ from collections import deque
 from typing import Literal
 
 Timing = Literal[
-    "queue_seconds", "window_seconds", "lock_seconds", "step_seconds", "first_chunk_seconds"
+    "queue_seconds",
+    "window_seconds",
+    "lock_seconds",
+    "step_seconds",
+    "gap_seconds",
+    "first_chunk_seconds",
 ]
 Event = Literal["releases_total", "requests_total", "steps_total"]
 Level = Literal["slots", "bytes", "open_requests", "remote_turns"]

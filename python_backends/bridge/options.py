@@ -12,10 +12,19 @@ from typing import Any
 from python_backends.errors import InvalidInput
 
 MAX_SEED = 2**63 - 1
+MAX_BIASES, MAX_BIAS = 64, 100.0
+MAX_STOPS, MAX_STOP_CHARS = 4, 64
+MAX_JSON_CHARS = 4096
+"""Room for the longest value that is accepted, every character of it escaped."""
+
+Biases = tuple[tuple[int, float], ...]
+Stops = tuple[str, ...]
 _IDS = "-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 TRACEPARENT = re.compile(f"00{_IDS}|(?!00|ff)[0-9a-f]{{2}}{_IDS}(?:-[!-~]{{0,200}})?")
 """https://www.w3.org/TR/trace-context/: a version of the future may say more behind the flags,
 within reason; ids of zeros alone and version ff are invalid."""
+
+TOKEN_ID = re.compile("0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,22 @@ class Options:
 
     temperature: float = 0.0
     """Of the answer's words; below 0.001 is greedy. 0 to 2."""
+
+    top_k: int = 40
+    """So many of the likeliest tokens are drawn among, 1 to 64."""
+
+    top_p: float = 1.0
+    """Of these only the fewest that hold this share of the probability: above 0, 1 is off."""
+
+    repetition_penalty: float = 1.0
+    """Of tokens in prompt and answer; 1 is off, below repeats gladly. 0.5 to 2: each end undoes the
+    other, and further out what was said counts for more than what makes sense."""
+
+    logit_bias: Biases = ()
+    """Added to the logits of tokens; sent as a JSON object of token id to -100..100, 64 at most."""
+
+    stop: Stops = ()
+    """The answer ends before any of these; sent as a JSON list of 1 to 4 strings."""
 
     speech_temperature: float = 0.3
     """Of durations and pitch, 0 to 2."""
@@ -55,6 +80,10 @@ class Options:
     def __post_init__(self) -> None:
         _within("max_tokens", self.max_tokens, 1, 256)
         _within("temperature", self.temperature, 0, 2)
+        _within("top_k", self.top_k, 1, 64)
+        if not 0 < self.top_p <= 1:
+            raise InvalidInput(f"top_p is {_shown(self.top_p)}; above 0, up to 1 is accepted")
+        _within("repetition_penalty", self.repetition_penalty, 0.5, 2)
         _within("speech_temperature", self.speech_temperature, 0, 2)
         _within("seed", self.seed, 0, MAX_SEED)
         _within("steps", self.steps, 0, 32)
@@ -88,9 +117,19 @@ class Options:
             for field in fields(self)
             if getattr(self, field.name) != field.default
         }
-        return {
-            key: str(value) if isinstance(value, float) else value for key, value in changed.items()
-        }
+        return {key: _sent(value) for key, value in changed.items()}
+
+
+def _sent(value: Any) -> Any:
+    """An option's value as a request parameter."""
+    match value:
+        case float():
+            return str(value)
+        case ((int(), _), *_):
+            return json.dumps({str(token): bias for token, bias in value})
+        case tuple():
+            return json.dumps(value)
+    return value
 
 
 def _internal(key: str) -> bool:
@@ -135,6 +174,54 @@ def _str(name: str, value: Any) -> str:
     return value
 
 
+def _json(name: str, value: Any) -> Any:
+    """The value of a JSON text; an object becomes the list of its pairs, so none is lost."""
+    if not isinstance(value, str) or len(value) > MAX_JSON_CHARS:
+        raise InvalidInput(
+            f"{name} is {_shown(value)}, not JSON text of at most {MAX_JSON_CHARS} characters"
+        )
+    try:
+        return json.loads(value, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as fault:
+        raise InvalidInput(f"{name} is {_shown(value)}, not JSON") from fault
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object."""
+
+
+def _biases(name: str, value: Any) -> Biases:
+    found = _json(name, value)
+    if not isinstance(found, _Pairs) or len(found) > MAX_BIASES:
+        raise InvalidInput(
+            f"{name} is {_shown(value)}; an object of at most {MAX_BIASES} token ids is accepted"
+        )
+    for token, bias in found:
+        if not TOKEN_ID.fullmatch(token):
+            raise InvalidInput(f"{name} names {_shown(token)}; a token id is accepted")
+        if isinstance(bias, bool) or not isinstance(bias, int | float):
+            raise InvalidInput(f"{name} is {_shown(value)}; a bias is a number")
+        _within(f"{name} of token {token}", bias, -MAX_BIAS, MAX_BIAS)
+    if len(dict(found)) < len(found):
+        raise InvalidInput(f"{name} is {_shown(value)}; each token may be named once")
+    return tuple((int(token), float(bias)) for token, bias in found)
+
+
+def _stops(name: str, value: Any) -> Stops:
+    found = _json(name, value)
+    is_list = isinstance(found, list) and not isinstance(found, _Pairs)
+    if not is_list or not 0 < len(found) <= MAX_STOPS or not all(map(_may_stop, found)):
+        raise InvalidInput(
+            f"{name} is {_shown(value)}; a list of 1 to {MAX_STOPS} strings of 1 to "
+            f"{MAX_STOP_CHARS} characters is accepted"
+        )
+    return tuple(found)
+
+
+def _may_stop(one: Any) -> bool:
+    return isinstance(one, str) and 0 < len(one) <= MAX_STOP_CHARS
+
+
 def _shown(value: Any) -> str:
     """What was sent, short enough for an error."""
     return repr(value)[:80]
@@ -145,4 +232,6 @@ _READERS: dict[str, Any] = {
     str(float): _float,
     str(bool): _bool,
     str(str): _str,
+    str(Biases): _biases,
+    str(Stops): _stops,
 }

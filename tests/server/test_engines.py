@@ -54,23 +54,31 @@ def answers(address: str) -> list[tuple[list[str], str]]:
 
 
 @pytest.fixture(scope="module")
-def in_process() -> Iterator[Server]:
-    overrides = {"think": {"engine": "in_process"}}
+def behind_bls() -> Iterator[Server]:
+    overrides = {"think": {"engine": "bls", "session_bytes": "0"}}
     with Server(Settings(models=["think"], overrides=overrides)) as running:
         yield running
 
 
-def test_both_engines_say_the_same(server: Server, in_process: Server) -> None:
-    assert "think_step" not in in_process.models
-    behind_bls = answers(server.grpc_address)
-    assert answers(in_process.grpc_address) == behind_bls
-    assert all(status == "stop" for _, status in behind_bls)
+@pytest.fixture(scope="module")
+def two_engines() -> Iterator[Server]:
+    with Server(Settings(models=["think"], overrides={"think": {"engines": "2"}})) as running:
+        yield running
 
 
-def test_concurrent_answers_share_decode_steps(server: Server) -> None:
-    with asking(server.grpc_address) as stub:
+def test_all_engines_say_the_same(server: Server, behind_bls: Server, two_engines: Server) -> None:
+    assert "think_step" in behind_bls.models
+    assert "think_step" not in two_engines.models
+    said = answers(server.grpc_address)
+    assert answers(behind_bls.grpc_address) == said
+    assert answers(two_engines.grpc_address) == said
+    assert all(status == "stop" for _, status in said)
+
+
+def test_concurrent_answers_share_decode_steps(behind_bls: Server) -> None:
+    with asking(behind_bls.grpc_address) as stub:
         before = _executions(stub)
-        answers(server.grpc_address)
+        answers(behind_bls.grpc_address)
         together = _executions(stub) - before
         before = _executions(stub)
         for number, heard in enumerate(HEARD):
@@ -79,10 +87,10 @@ def test_concurrent_answers_share_decode_steps(server: Server) -> None:
     assert together < 0.7 * apart
 
 
-def test_commands_of_a_stranger_are_refused(server: Server) -> None:
+def test_commands_of_a_stranger_are_refused(behind_bls: Server) -> None:
     inputs = {"COMMAND": np.array([[12_345]], np.int64)}
     request = wire.to_request("think_step", inputs, turn="stranger", parameters={})
-    with asking(server.grpc_address) as stub, pytest.raises(grpc.RpcError) as refused:
+    with asking(behind_bls.grpc_address) as stub, pytest.raises(grpc.RpcError) as refused:
         stub.ModelInfer(request)
     assert "came where" in refused.value.details()
 

@@ -140,6 +140,27 @@ def test_silence_is_heard_as_nothing(client: TurnClient) -> None:
     assert (answer.text, answer.status) == ("", "no_speech")
 
 
+def noise(seconds: int) -> Floats:
+    """White noise at -60 dBFS."""
+    draw = np.random.default_rng(seconds).standard_normal(seconds * 16_000)
+    return (1e-3 * draw).astype(np.float32)
+
+
+@pytest.mark.parametrize("seconds", [1, 6, 30])
+def test_faint_noise_is_heard_as_nothing(client: TurnClient, seconds: int) -> None:
+    """Whisper alone says "you" to a second of it, and " . . . ." to half a minute."""
+    answer = client.transcribe(noise(seconds))
+    assert (answer.text, answer.status) == ("", "no_speech")
+
+
+@pytest.mark.parametrize("level", [0, 1], ids=["silence", "faint noise"])
+def test_what_follows_speech_adds_no_word_to_it(client: TurnClient, level: int) -> None:
+    for sound in (audio.read(clips.jfk()[0]), audio.read(SAMPLES / "order-1.wav")):
+        heard = client.transcribe(np.concatenate([sound, level * noise(25)]))
+        assert words(heard.text) == words(client.transcribe(sound).text)
+        assert heard.status == "stop"
+
+
 def test_speech_beyond_thirty_seconds_is_heard_to_its_end(client: TurnClient) -> None:
     sounds = [sound for sound, _ in spoken()]
     pause = np.zeros(8_000, np.float32)

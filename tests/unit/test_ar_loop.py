@@ -2,16 +2,19 @@
 
 import json
 import threading
+from random import Random
 
 import numpy as np
 import pytest
 
+from python_backends.ar_loop.lane import Flight
 from python_backends.ar_loop.loop import DecodeLoop
 from python_backends.ar_loop.sequence import Sequence, Work
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
 from python_backends.bridge.meters import Tally
 from python_backends.errors import InvalidInput, StageFailed
+from python_backends.scheduling.prefixes import Prefixes
 from python_backends.slot_engine.command import Command, Drawn, Result, Tokens
 from tests import fakes
 
@@ -31,7 +34,8 @@ SETTINGS = LoopSettings(
 class CountingEngine:
     """Draws prompt sum, then one more each step, from what each row really holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, shelf: dict[int, list[int]] | None = None) -> None:
+        self.shelf = {} if shelf is None else shelf
         self.rows: dict[int, list[int]] = {}
         self.commands: list[Command] = []
         self.fault: StageFailed | None = None
@@ -41,11 +45,20 @@ class CountingEngine:
         self.commands.append(command)
         if self.fault is not None:
             raise self.fault
+        for keep in command.keeps:
+            self.shelf[keep.key] = self.rows[keep.row][: keep.length]
+            assert len(self.shelf[keep.key]) == keep.length
+        for key in command.drops:
+            del self.shelf[key]
         for move in command.moves:
             self.rows[move.target] = self.rows[move.source][: move.length]
         prefill = decode = None
         if (part := command.prefill) is not None:
-            held = self.rows[part.row][: part.start] if part.start else []
+            if part.restore is None:
+                held = self.rows[part.row][: part.start] if part.start else []
+            else:
+                held = self.shelf[part.restore.key][: part.restore.length]
+            assert len(held) == part.start
             self.rows[part.row] = held + part.tokens.tolist()
             if part.is_last:
                 prefill = self._drawn([sum(self.rows[part.row])])
@@ -108,7 +121,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.engine, self.task = CountingEngine(), CountTask()
-        self.loop = DecodeLoop(self.task, self.engine, SETTINGS)
+        self.loop = DecodeLoop(self.task, [self.engine], SETTINGS)
         self.senders: list[fakes.InferenceResponseSender] = []
 
     def arrive(self, prompt: list[int], goal: int, turn: str = "t") -> None:
@@ -121,13 +134,22 @@ class Bench:
 
     def run(self) -> None:
         while self.loop.busy:
-            self.loop.step()
-            self.loop.batch.check_integrity()
+            self.step()
+            self.loop.check_integrity()
+
+    def step(self) -> None:
+        """The next step of the loop, once nothing is being computed."""
+        self.land()
+        self.loop.step()
 
     def land(self) -> None:
         """Wait until no command is being run."""
-        if self.loop._flight is not None:
-            self.loop._flight.done.exception()
+        for flight in self.flights:
+            flight.done.exception()
+
+    @property
+    def flights(self) -> list[Flight]:
+        return [lane.flight for lane in self.loop._lanes if lane.flight is not None]
 
     def passed(self, index: int) -> list[int]:
         return [int(n) for n in self.senders[index].values()[0]["PASSED"][0]]
@@ -142,7 +164,7 @@ def test_a_prompt_is_prefilled_in_chunks_and_decoded_to_its_end(bench: Bench) ->
     bench.arrive([1, 2, 3, 4, 5], goal=18)
     bench.run()
     assert bench.passed(0) == [15, 16, 17, 18]
-    assert [len(c.prefill.tokens) for c in bench.engine.commands if c.prefill] == [4, 1]
+    assert [len(c.prefill.tokens) for c in bench.engine.commands if c.prefill] == [3, 2]
 
 
 def test_concurrent_sequences_share_steps_and_each_gets_what_it_gets_alone(bench: Bench) -> None:
@@ -164,7 +186,7 @@ def test_commands_are_numbered_without_gaps(bench: Bench) -> None:
 
 def test_host_work_is_done_while_the_next_step_is_computed(bench: Bench) -> None:
     in_flight: list[bool] = []
-    bench.task.after_step = lambda members: in_flight.append(bench.loop._flight is not None)
+    bench.task.after_step = lambda members: in_flight.append(bool(bench.flights))
     bench.arrive([1], goal=5)
     bench.run()
     assert in_flight == [True, True, True, True, False]
@@ -172,11 +194,11 @@ def test_host_work_is_done_while_the_next_step_is_computed(bench: Bench) -> None
 
 def test_a_caller_is_not_answered_while_its_row_is_being_computed(bench: Bench) -> None:
     bench.arrive([1], goal=1000)
-    bench.loop.step()
+    bench.step()
     bench.loop._serve(CancelTurn("t"))
-    assert bench.loop._flight is not None
+    assert bench.flights
     assert not bench.senders[0].finals
-    bench.loop.step()
+    bench.step()
     assert "code=CANCELLED" in bench.senders[0].error()
     assert not bench.loop.busy
 
@@ -191,9 +213,9 @@ def test_a_cancelled_turn_leaves_within_one_step_and_the_others_go_on(bench: Ben
     bench.arrive([1], goal=8, turn="stays")
     bench.arrive([2], goal=9, turn="goes")
     for _ in range(3):
-        bench.loop.step()
+        bench.step()
     bench.loop._serve(CancelTurn("goes"))
-    bench.loop.step()
+    bench.step()
     assert "code=CANCELLED" in bench.senders[1].error()
     bench.run()
     assert bench.passed(0) == list(range(1, 9))
@@ -205,11 +227,11 @@ def test_a_caller_that_vanished_frees_its_slot(
 ) -> None:
     monkeypatch.setattr("python_backends.bridge.request.POLL_INTERVAL_S", 0.0)
     bench.arrive([1], goal=1000)
-    bench.loop.step()
+    bench.step()
     bench.senders[0].cancelled = True
-    bench.loop.step()  # it is seen while this one is under way
-    bench.loop.step()
-    assert not bench.loop.batch.members()
+    bench.step()  # it is seen while this one is under way
+    bench.step()
+    assert not bench.loop.members()
     assert "code=CANCELLED" in bench.senders[0].error()
 
 
@@ -236,10 +258,10 @@ def test_a_failed_command_ends_its_rows_and_the_waiting_are_served_afterwards(
     for index in range(5):
         bench.arrive([index + 1], goal=9, turn=f"t{index}")
     for _ in range(4):
-        bench.loop.step()
+        bench.step()
     bench.land()
     bench.engine.fault = StageFailed("the engine is gone")
-    bench.loop.step()
+    bench.step()
     bench.land()
     bench.engine.fault = None
     bench.run()
@@ -251,7 +273,7 @@ def test_a_failed_command_ends_its_rows_and_the_waiting_are_served_afterwards(
 def test_more_than_may_wait_are_refused_with_a_time_to_come_back(bench: Bench) -> None:
     for index in range(6):
         bench.arrive([1], goal=3, turn=f"t{index}")
-    bench.loop.step()
+    bench.step()
     error = bench.senders[5].error()
     assert "code=OVERLOADED" in error
     assert "retry_after_ms=" in error
@@ -276,7 +298,7 @@ class Twice(CountTask):
 
 def served(*requests: fakes.InferenceRequest, cancel: str = "") -> None:
     """Run a loop over what has arrived, until everything is answered."""
-    loop, inbox = DecodeLoop(Twice(), CountingEngine(), SETTINGS), Inbox()
+    loop, inbox = DecodeLoop(Twice(), [CountingEngine()], SETTINGS), Inbox()
     for native in requests:
         inbox.put(Arrived(Request(native, "count", lambda _: None)))
     thread = threading.Thread(target=loop.run, args=[inbox])
@@ -350,7 +372,7 @@ class Running:
         self.task, self.inbox, native = Pair(), Inbox(), counting(goal)
         self.sender = native.sender
         self.fault: Exception | None = None
-        self.loop = DecodeLoop(self.task, engine, SETTINGS)
+        self.loop = DecodeLoop(self.task, [engine], SETTINGS)
         self.inbox.put(Arrived(Request(native, "count", lambda _: None)))
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -409,7 +431,7 @@ def test_a_bug_of_the_loop_waits_for_what_is_followed_up() -> None:
             return super().run(command)
 
     task = Pair()
-    loop, inbox = DecodeLoop(task, Broken(), SETTINGS), Inbox()
+    loop, inbox = DecodeLoop(task, [Broken()], SETTINGS), Inbox()
     inbox.put(Arrived(Request(counting(3), "count", lambda _: None)))
     threading.Thread(target=lambda: task.begun.wait() and task.go_on.set()).start()
     with pytest.raises(ZeroDivisionError):
@@ -458,12 +480,12 @@ class Metered(Bench):
         super().__init__()
         self.now, self.tally = 0.0, Tally()
         self.loop = DecodeLoop(
-            task or self.task, self.engine, SETTINGS, lambda: self.now, meters=self.tally
+            task or self.task, [self.engine], SETTINGS, lambda: self.now, meters=self.tally
         )
 
     def arrive(self, prompt: list[int], goal: int, turn: str = "t") -> None:
         super().arrive(prompt, goal, turn)
-        self.loop.batch.members()[-1].payload.request.arrived_ns = int(self.now * 1e9)
+        self.loop.members()[-1].payload.request.arrived_ns = int(self.now * 1e9)
 
     def told(self) -> dict[str, list[float]]:
         """Everything told since the last time, by name and label."""
@@ -477,10 +499,10 @@ def test_every_step_tells_how_long_it_took_and_who_has_waited_how_long_for_it() 
     bench = Metered()
     bench.arrive([1], 3)
     bench.now = 0.5
-    bench.loop.step()
+    bench.step()
     assert bench.told()["queue_seconds"] == [0.5]
     bench.now = 0.75
-    bench.loop.step()
+    bench.step()
     told = bench.told()
     assert told["step_seconds"] == [0.25]
     assert "queue_seconds" not in told
@@ -514,7 +536,7 @@ def test_those_without_a_slot_are_told_as_waiting() -> None:
         bench.arrive([1], 50, f"t{number}")
     told: dict[str, list[float]] = {}
     while told.get("slots running") != [3]:
-        bench.loop.step()
+        bench.step()
         told = bench.told()
     assert (told["slots waiting"], told["slots free"]) == ([2], [0])
     bench.run()
@@ -527,3 +549,186 @@ def test_a_step_that_failed_has_no_duration() -> None:
     bench.run()
     assert "step_seconds" not in bench.told()
     assert "the device is gone" in bench.senders[0].error()
+
+
+class Lanes(Bench):
+    """Two engines behind one queue, with a store of prefixes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engines = [CountingEngine(self.engine.shelf) for _ in range(2)]
+        prefixes = Prefixes(byte_limit=200, token_bytes=1, least=2)
+        self.loop = DecodeLoop(self.task, self.engines, SETTINGS, prefixes=prefixes)
+
+
+def test_two_engines_serve_one_queue_and_everybody_gets_what_it_gets_alone() -> None:
+    bench = Lanes()
+    cases = [([1, 2], 7), ([10] * 6, 64), ([5], 9), ([3, 3, 3], 12), ([20], 22)]
+    for index, (prompt, goal) in enumerate(cases):
+        bench.arrive(prompt, goal, turn=f"t{index}")
+    bench.run()
+    for index, (prompt, goal) in enumerate(cases):
+        assert bench.passed(index) == list(range(sum(prompt), goal + 1))[:8]
+    assert all(engine.commands for engine in bench.engines)
+    prompts = [sum(bool(c.prefill) for c in engine.commands) for engine in bench.engines]
+    assert sum(prompts) == 6
+
+
+def test_an_engine_that_fails_takes_only_its_own_with_it() -> None:
+    bench = Lanes()
+    for index in range(4):
+        bench.arrive([10 * (index + 1)], goal=1000, turn=f"t{index}")
+    bench.step()
+    bench.land()
+    bench.engines[0].fault = StageFailed("this engine is gone")
+    bench.step()
+    bench.land()
+    bench.engines[0].fault = None
+    bench.run()
+    lost = [sender for sender in bench.senders if sender.error()]
+    assert lost
+    assert len(lost) < 4
+    assert all("this engine is gone" in sender.error() for sender in lost)
+
+
+class Two(CountTask):
+    """Two sequences a request; the second one answers."""
+
+    def open(self, request: Request) -> list[Sequence]:
+        first, second = Count(request, [1], goal=1000), Count(request, [50], goal=1000)
+        return [first, second]
+
+
+def test_a_request_with_sequences_at_two_engines_is_ended_when_both_have_landed() -> None:
+    class Held(CountingEngine):
+        go_on = threading.Event()
+
+        def run(self, command: Command) -> Result:
+            assert self.go_on.wait(fakes.WAIT_S)
+            return super().run(command)
+
+    held, quick = Held(), CountingEngine()
+    loop = DecodeLoop(Two(), [held, quick], SETTINGS)
+    native = counting(0)
+    loop._open(Request(native, "count", lambda _: None))
+    loop.step()
+    lanes = loop._lanes
+    assert all(lane.flight for lane in lanes)
+    loop._serve(CancelTurn("t"))
+    lanes[1].flight.done.exception()
+    loop.step()
+    assert not native.sender.finals, "one engine still computes for it"
+    held.go_on.set()
+    lanes[0].flight.done.exception()
+    loop.step()
+    assert "code=CANCELLED" in native.sender.error()
+    assert not loop.members()
+    loop.check_integrity()
+
+
+class Remembering(CountTask):
+    """Sequences belong to the session that their turn is named after: "a/1" is of "a"."""
+
+    def open(self, request: Request) -> list[Sequence]:
+        (one,) = super().open(request)
+        one.session = request.turn.split("/")[0]
+        one.written = lambda length: [*one.prompt.tolist(), *one.passed][:length]
+        return [one]
+
+
+@pytest.fixture
+def talking() -> Lanes:
+    bench = Lanes()
+    bench.loop._task = Remembering()
+    return bench
+
+
+def test_the_next_turn_of_a_session_computes_only_what_is_new(talking: Lanes) -> None:
+    talking.arrive([1, 2, 3, 4, 5], goal=18, turn="a/1")
+    talking.run()
+    talking.arrive([1, 2, 3, 4, 5, 15, 16, 17, 7], goal=1000, turn="a/2")
+    talking.run()
+    chunks = [c.prefill for engine in talking.engines for c in engine.commands if c.prefill]
+    assert [len(one.tokens) for one in chunks if one.restore] == [2]
+    assert talking.passed(1)[0] == sum([1, 2, 3, 4, 5, 15, 16, 17, 7])
+
+
+def test_another_session_reuses_nothing_and_what_differs_is_computed(talking: Lanes) -> None:
+    talking.arrive([1, 2, 3, 4, 5], goal=18, turn="a/1")
+    talking.run()
+    talking.arrive([1, 2, 3, 4, 5, 6], goal=30, turn="b/1")
+    talking.arrive([1, 2, 9, 9, 9], goal=30, turn="a/2")
+    talking.run()
+    restored = [
+        c.prefill.restore.length
+        for engine in talking.engines
+        for c in engine.commands
+        if c.prefill and c.prefill.restore
+    ]
+    assert restored == [2]
+    assert (talking.passed(1)[0], talking.passed(2)[0]) == (21, 30)
+
+
+def test_after_an_engine_failed_nothing_is_restored_that_may_not_be_there(talking: Lanes) -> None:
+    talking.arrive([1, 2, 3, 4, 5], goal=18, turn="a/1")
+    talking.run()
+    talking.engines[0].fault = talking.engines[1].fault = StageFailed("gone")
+    talking.arrive([1], goal=3, turn="b/1")
+    talking.run()
+    talking.engines[0].fault = talking.engines[1].fault = None
+    talking.arrive([1, 2, 3, 4, 5, 6], goal=30, turn="a/2")
+    talking.run()
+    assert talking.passed(2)[0] == 21
+    talking.loop.prefixes.lose()
+    assert talking.loop.prefixes.held_bytes == 0 or talking.loop.prefixes.dropped()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_talks_are_answered_as_if_nothing_were_restored(seed: int) -> None:
+    random, bench = Random(seed), Lanes()
+    bench.loop._task = Remembering()
+    told: dict[str, list[int]] = {}
+    asked: list[list[int]] = []
+    for number in range(60):
+        session = random.choice("abcd")
+        prompt = [*told.get(session, []), random.randint(1, 9)][-20:]
+        bench.arrive(prompt, goal=sum(prompt) + random.randint(0, 4), turn=f"{session}/{number}")
+        asked.append(prompt)
+        told[session] = prompt
+        for _ in range(random.randint(0, 6)):
+            bench.step()
+            bench.loop.check_integrity()
+        if random.random() < 0.1:
+            bench.loop._serve(CancelTurn(f"{session}/{number}"))
+    bench.run()
+    for index, prompt in enumerate(asked):
+        if not bench.senders[index].error():
+            assert bench.passed(index)[0] == sum(prompt)
+    restored = sum(bool(c.prefill and c.prefill.restore) for e in bench.engines for c in e.commands)
+    assert restored > 5
+    assert set(bench.engine.shelf) >= {p.key for p in bench.loop.prefixes._sessions.values()}
+
+
+def test_a_turn_that_follows_at_once_finds_what_is_about_to_be_stored() -> None:
+    bench = Lanes()
+    bench.loop = DecodeLoop(Remembering(), [bench.engine], SETTINGS, prefixes=bench.loop.prefixes)
+    bench.arrive([1, 2, 3, 4, 5], goal=15, turn="a/1")
+    while not bench.senders[0].finals:
+        bench.step()
+    bench.arrive([1, 2, 3, 4, 5, 15, 9, 9], goal=1000, turn="a/2")
+    bench.run()
+    restored = [c.prefill.restore for c in bench.engine.commands if c.prefill]
+    assert [one.length for one in restored if one] == [5]
+    assert bench.passed(1)[0] == 48
+    assert set(bench.engine.shelf) == {one.key for one in bench.loop.prefixes._sessions.values()}
+
+
+def test_of_two_turns_of_a_session_that_end_together_one_is_stored_and_nothing_leaks() -> None:
+    bench = Lanes()
+    bench.loop = DecodeLoop(Remembering(), [bench.engine], SETTINGS, prefixes=bench.loop.prefixes)
+    for number, prompt in enumerate([[1, 2], [3, 4]]):
+        bench.arrive(prompt, goal=1000, turn=f"a/{number}")
+    bench.run()
+    bench.arrive([7, 7], goal=14, turn="b/1")
+    bench.run()
+    assert set(bench.engine.shelf) == {one.key for one in bench.loop.prefixes._sessions.values()}

@@ -31,6 +31,8 @@ def test_a_turn_is_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     files = ["--history", str(history), "--out", str(reply), "--json", str(run)]
     with serving(two_pieces) as (fake, address):
         options = ["--temperature", "0", "--seed", "3", "--no-stream"]
+        options += ["--top-k", "9", "--top-p", "0.5", "--repetition-penalty", "1.5"]
+        options += ["--stop", "END", "--stop", "two words", "--logit-bias", "5=-2.5"]
         command = ["turn", str(DEFAULT_SAMPLE), "--server", address, *files, *options]
         assert main(command) == 0
     shown = capsys.readouterr().out
@@ -44,6 +46,18 @@ def test_a_turn_is_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "HISTORY" in [tensor.name for tensor in request.inputs]
     assert request.parameters["temperature"].string_param == "0.0"
     assert not request.parameters["stream"].bool_param
+    assert request.parameters["top_k"].int64_param == 9
+    assert request.parameters["top_p"].string_param == "0.5"
+    assert request.parameters["repetition_penalty"].string_param == "1.5"
+    assert json.loads(request.parameters["stop"].string_param) == ["END", "two words"]
+    assert json.loads(request.parameters["logit_bias"].string_param) == {"5": -2.5}
+
+
+@pytest.mark.parametrize("entry", ["5", "=1", "five=1", "5=much"])
+def test_a_bias_that_is_no_token_and_number_is_refused_before_anything_is_sent(entry: str) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["turn", str(DEFAULT_SAMPLE), "--server", "127.0.0.1:1", "--logit-bias", entry])
+    assert exit.value.code == 2
 
 
 def test_speak_writes_a_wav(tmp_path: Path) -> None:

@@ -226,7 +226,18 @@ def test_without_a_server_the_error_says_so() -> None:
 
 def test_the_request_carries_audio_history_session_and_only_the_options_set() -> None:
     history = [Utterance("user", "Grüezi"), Utterance("assistant", "Hello")]
-    options = TurnOptions(temperature=0.5, seed=7, steps=4, solver="euler", stream=False)
+    options = TurnOptions(
+        temperature=0.5,
+        seed=7,
+        steps=4,
+        solver="euler",
+        stream=False,
+        top_k=12,
+        top_p=1,
+        repetition_penalty=1.25,
+        logit_bias={49151: -100, 0: 0.5},
+        stop=["END", "👍"],
+    )
     with serving(two_pieces) as (fake, address), TurnClient(address) as client:
         list(client.turn(AUDIO, history, turn_id="t1", session_id="s1", options=options))
     (request,) = fake.requests
@@ -250,10 +261,23 @@ def test_the_request_carries_audio_history_session_and_only_the_options_set() ->
         "steps": "int64_param",
         "solver": "string_param",
         "stream": "bool_param",
+        "top_k": "int64_param",
+        "top_p": "string_param",
+        "repetition_penalty": "string_param",
+        "logit_bias": "string_param",
+        "stop": "string_param",
         "traceparent": "string_param",
         "triton_enable_empty_final_response": "bool_param",
     }
     assert request.parameters["temperature"].string_param == "0.5"
+    keys = ("top_p", "repetition_penalty", "logit_bias", "stop")
+    read = Options.parse({key: request.parameters[key].string_param for key in keys})
+    assert read == Options(
+        top_p=1.0,
+        repetition_penalty=1.25,
+        logit_bias=((49151, -100.0), (0, 0.5)),
+        stop=("END", "👍"),
+    )
 
 
 def test_every_turn_has_an_id_of_its_own() -> None:

@@ -126,4 +126,4 @@ def test_a_named_config_takes_the_place_of_the_usual_one(repository: Path, tmp_p
 
 def test_every_model_of_this_project_can_be_found() -> None:
     names = to_load(read_models(REPOSITORIES, {}))
-    assert {"turn", "voice_turn", "transcribe", "speak", "think_step", "vad"} <= set(names)
+    assert {"turn", "voice_turn", "transcribe", "speak", "think", "vad"} <= set(names)

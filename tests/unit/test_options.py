@@ -12,6 +12,8 @@ from python_backends.errors import InvalidInput
 BOUNDS: dict[str, tuple[float, float]] = {
     "max_tokens": (1, 256),
     "temperature": (0, 2),
+    "top_k": (1, 64),
+    "repetition_penalty": (0.5, 2),
     "speech_temperature": (0, 2),
     "seed": (0, MAX_SEED),
     "steps": (0, 32),
@@ -27,8 +29,11 @@ def test_no_parameters_are_the_defaults() -> None:
 def test_every_option_is_bounded_or_enumerated() -> None:
     """A new option needs a row above, or a test of its own below."""
     assert {field.name for field in fields(Options)} == BOUNDS.keys() | {
+        "logit_bias",
         "solver",
+        "stop",
         "stream",
+        "top_p",
         "traceparent",
     }
 
@@ -53,7 +58,9 @@ def test_what_is_no_number_in_range_is_refused(name: str, value: Any) -> None:
         Options.parse({name: value})
 
 
-@pytest.mark.parametrize("name", ["temperature", "speech_temperature"])
+@pytest.mark.parametrize(
+    "name", ["temperature", "speech_temperature", "top_p", "repetition_penalty"]
+)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 10**400])
 def test_numbers_that_are_not_finite_are_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidInput, match=name):
@@ -88,6 +95,170 @@ def test_known_solvers_are_accepted_and_others_named() -> None:
     for wrong in ("heun", "EULER", 1):
         with pytest.raises(InvalidInput, match="solver"):
             Options.parse({"solver": wrong})
+
+
+def test_a_share_is_above_nothing_and_at_most_all() -> None:
+    for value in (1e-9, 0.5, 1, "0.25", "1.0"):
+        assert Options.parse({"top_p": value}).top_p == float(value)
+    for value in (0, -0.1, 1.0001, "0", "nan", "NaN", "inf", "", "half", None, True, [], {}):
+        with pytest.raises(InvalidInput, match="top_p"):
+            Options.parse({"top_p": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sent", "accepted"),
+    [
+        ("temperature", "NaN", "nan", "0 to 2"),
+        ("temperature", "Inf", "inf", "0 to 2"),
+        ("temperature", -0.1, "-0.1", "0 to 2"),
+        ("top_p", "0", "0.0", "above 0, up to 1"),
+        ("top_p", "NaN", "nan", "above 0, up to 1"),
+        ("top_p", "1.0001", "1.0001", "above 0, up to 1"),
+        ("top_k", 0, " 0;", "1 to 64"),
+        ("top_k", -1, "-1", "1 to 64"),
+        ("max_tokens", 0, " 0;", "1 to 256"),
+        ("max_tokens", -1, "-1", "1 to 256"),
+        ("max_tokens", 2**31, "2147483648", "1 to 256"),
+        ("max_tokens", "NaN", "'NaN'", "not an integer"),
+        ("repetition_penalty", "NaN", "nan", "0.5 to 2"),
+        ("logit_bias", '{"5": NaN}', "token 5 is nan", "-100.0 to 100.0"),
+    ],
+)
+def test_a_refusal_names_the_key_the_value_and_what_is_accepted(
+    name: str, value: Any, sent: str, accepted: str
+) -> None:
+    """Public cases G4 and G5."""
+    with pytest.raises(InvalidInput) as found:
+        Options.parse({name: value})
+    message = found.value.message.lower()
+    assert name in message
+    assert accepted in message
+    assert sent.lower() in message
+
+
+def test_a_temperature_of_nothing_is_accepted() -> None:
+    assert Options.parse({"temperature": "0"}).temperature == 0
+
+
+def test_biases_are_a_json_object_of_token_ids() -> None:
+    read = Options.parse({"logit_bias": '{"49151": -100, "0": 0.5}'})
+    assert read.logit_bias == ((49151, -100.0), (0, 0.5))
+    assert Options.parse({"logit_bias": "{}"}) == Options()
+    most = json.dumps({str(10**9 - 1 - token): -99.87654321012345 for token in range(64)})
+    assert len(Options.parse({"logit_bias": most}).logit_bias) == 64
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "5",
+        "null",
+        "[[5, 1]]",
+        '[["5", 1]]',
+        "{5: 1}",
+        '{"5": 1',
+        '{"": 1}',
+        '{"-1": 1}',
+        '{"05": 1}',
+        '{" 5": 1}',
+        '{"5.0": 1}',
+        '{"five": 1}',
+        '{"\u0665": 1}',
+        '{"9999999999": 1}',
+        '{"5": "1"}',
+        '{"5": true}',
+        '{"5": null}',
+        '{"5": [1]}',
+        '{"5": 100.001}',
+        '{"5": -101}',
+        '{"5": NaN}',
+        '{"5": Infinity}',
+        '{"5": 1e999}',
+        '{"5": 1, "5": 2}',
+        json.dumps({str(token): 1 for token in range(65)}),
+        '{"5":' * 600 + "1" + "}" * 600,
+        "[" * 4000,
+        " " * 4094 + "{}x",
+        5,
+        None,
+        True,
+        {"5": 1},
+    ],
+)
+def test_what_is_no_object_of_biases_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="logit_bias") as found:
+        Options.parse({"logit_bias": value})
+    assert len(found.value.message) < 400
+
+
+def test_stop_strings_are_a_json_list() -> None:
+    assert Options.parse({"stop": '["a", " \\n", "\\ud83d\\udc4d"]'}).stop == ("a", " \n", "👍")
+    longest = json.dumps(["👍" * 64] * 4)
+    assert Options.parse({"stop": longest}).stop == ("👍" * 64,) * 4
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "END",
+        '"END"',
+        "[]",
+        "{}",
+        '{"a": 1}',
+        "null",
+        '[""]',
+        '["a", ""]',
+        "[1]",
+        "[null]",
+        '[["a"]]',
+        '["a"',
+        "[" * 600 + "]" * 600,
+        json.dumps(["x" * 65]),
+        json.dumps(list("abcde")),
+        "[" * 4000,
+        '["a"]' + " " * 4096,
+        5,
+        None,
+        True,
+        ["a"],
+    ],
+)
+def test_what_is_no_list_of_stop_strings_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="stop") as found:
+        Options.parse({"stop": value})
+    assert len(found.value.message) < 400
+
+
+def test_what_was_given_is_passed_on_and_read_again() -> None:
+    """A stage elsewhere gets the same options, as parameters that gRPC can carry."""
+    options = Options(
+        temperature=0.7,
+        top_k=64,
+        top_p=0.1,
+        repetition_penalty=1.1,
+        logit_bias=((49151, -100.0), (0, 1 / 3)),
+        stop=("\n", "naïve \ud800", '"👍"'),
+        stream=False,
+        seed=MAX_SEED,
+    )
+    given = options.given()
+    assert given.keys() == {
+        "temperature",
+        "top_k",
+        "top_p",
+        "repetition_penalty",
+        "logit_bias",
+        "stop",
+        "stream",
+        "seed",
+    }
+    assert all(isinstance(value, bool | int | str) for value in given.values())
+    assert all(value.isascii() for value in given.values() if isinstance(value, str))
+    assert Options.from_json(json.dumps(given)) == options
+    one_stop = Options(stop=("END",))
+    assert Options.parse(one_stop.given()) == one_stop
 
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -34,6 +34,7 @@ def ports(first: int) -> dict[str, int]:
     return {"http": first, "grpc": first + 1, "metrics": first + 2}
 
 
+BEHIND_BLS = {"engine": "bls", "session_bytes": 0}
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"b": {"stages": ["thinks"]}}, {}, r"servers\.b\.stages: no model 'thinks'; known: acoustic,"),
     ({}, {"models": ["torn"]}, r"models: no model 'torn'; known"),
@@ -46,8 +47,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         {},
-        {"stages": {"think": {"engines": 2}}},
-        r"stages\.think\.engines: only 1, since its",
+        {"stages": {"acoustic": {"engines": 2}}},
+        r"stages\.acoustic\.engines: only 1, since its",
     ),
     (
         {"b": {"stages": ["think"], "device": "gpu"}},
@@ -66,12 +67,12 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"b": {"stages": ["prosody_step"]}}, {}, r"'prosody_step' runs inside 'prosody'; place that"),
     (
         {"b": {"stages": ["think_step"]}},
-        {},
+        {"stages": {"think": BEHIND_BLS}},
         r"'think_step' keeps the state of 'think', and must",
     ),
     (
         {"b": {"stages": ["think", "think_step"], "replicas": 2}},
-        {},
+        {"stages": {"think": BEHIND_BLS}},
         r"'think_step' keeps the state of 'think'; leave it out, and every replica gets one",
     ),
     (

@@ -9,7 +9,7 @@ from deploy.views import called_apart, homes, stages, view_of, views
 
 LISTENS = {"encode", "asr_encoder", "asr_decode"}
 SPEAKS = {"prosody", "acoustic", "acoustic_condition", "acoustic_step", "vocoder"}
-THINKS = {"think", "think_step"}
+THINKS = {"think"}
 WIRING = {"turn", "voice_turn", "transcribe", "speak"}
 IN_ORDER = ["encode", "asr_decode", "think", "prosody", "acoustic", "vocoder", "vad"]
 LOADED: dict[str, dict[str, tuple[set[str], set[str]]]] = {

@@ -1,10 +1,11 @@
 """Incremental text and clause pieces."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from python_backends.ar_loop.text import Detokenizer, PieceSplitter
+from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
 
 ANSWER = "Got it, two cheeseburgers and a large Coke. That is $3.50, ready at 3:05. Anything else?"
 
@@ -67,14 +68,124 @@ def test_a_mark_far_behind_does_not_make_a_piece_too_long(size: int) -> None:
     assert pieces == split([line])
 
 
-def test_a_character_of_several_tokens_is_never_split() -> None:
-    line = "Great 👍 你好!"
-    raw = line.encode()
+def as_utf8(ids: list[int]) -> str:
+    """Decoding with a token for every byte."""
+    return bytes(ids).decode(errors="replace")
+
+
+LINES = ["👍你好삼겹살", "Great 👍 你好!", "Café — naïve 👩‍👩‍👧 end", "plain"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_character_of_several_tokens_is_never_split(line: str) -> None:
+    """Public case G7."""
+    text = Detokenizer(as_utf8)
+    parts = [text.add(byte) for byte in line.encode()]
+    assert "".join(parts) == line
+    assert not text.rest()
+    assert not any("\ufffd" in part for part in parts)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_character_that_stays_incomplete_is_marked_once_and_at_the_end_alone(cut: int) -> None:
+    text = Detokenizer(as_utf8)
+    raw = "Great 👍".encode()[:-cut]
+    assert "".join(text.add(byte) for byte in raw) == "Great "
+    assert text.rest() == "\ufffd"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_in_any_order_give_what_decoding_them_at_once_gives(seed: int) -> None:
+    draw = random.Random(seed)
+    common = "añ你👍".encode()
+    raw = [draw.choice([*common, draw.randrange(256)]) for _ in range(200)]
+    text = Detokenizer(as_utf8)
+    assert "".join(text.add(byte) for byte in raw) + text.rest() == as_utf8(raw)
+
+
+def test_a_decoder_that_treats_the_first_token_in_its_own_way_is_given_context() -> None:
+    """As SentencePiece does: the blank before the first word of a text is left out."""
 
     def decode(ids: list[int]) -> str:
-        return bytes(ids).decode(errors="replace")
+        return "".join(f" w{number}" for number in ids)[1:]
 
     text = Detokenizer(decode)
-    parts = [text.add(byte) for byte in raw]
-    assert "".join(parts) + text.rest() == line
-    assert not any("\ufffd" in part for part in parts)
+    assert [text.add(number) for number in (3, 1, 2)] == ["w3", " w1", " w2"]
+
+
+def test_a_token_costs_the_same_however_long_the_answer_is() -> None:
+    longest = 0
+
+    def decode(ids: list[int]) -> str:
+        nonlocal longest
+        longest = max(longest, len(ids))
+        return as_utf8(ids)
+
+    text = Detokenizer(decode)
+    for byte in "Two 👍 burgers. ".encode() * 50:
+        text.add(byte)
+    assert longest <= 8
+
+
+def kept(parts: Sequence[str], *stops: str) -> tuple[list[str], str, bool]:
+    """What came out with each part, at the end, and whether a stop string was found."""
+    ends = StopStrings(stops)
+    return [ends.add(part) for part in parts], ends.rest(), ends.found
+
+
+def test_a_stop_string_over_several_tokens_is_found_and_nothing_of_it_is_given() -> None:
+    """Public case G9."""
+    assert kept(["ABC", "DEF", "G", "HI", "J", "KLM"], "DEFGHIJ") == (
+        ["ABC", "", "", "", "", ""],
+        "",
+        True,
+    )
+
+
+def test_a_near_miss_is_released() -> None:
+    assert kept(["ABC", "DEF", "G", "HI", "K"], "DEFGHIJ") == (
+        ["ABC", "", "", "", "DEFGHIK"],
+        "",
+        False,
+    )
+    assert kept(["ABC", "DEF", "G", "HI"], "DEFGHIJ") == (["ABC", "", "", ""], "DEFGHI", False)
+
+
+def test_a_near_miss_may_hold_the_beginning_of_the_real_one() -> None:
+    assert kept(["aa", "a", "b", "c"], "aab") == (["", "a", "", ""], "", True)
+    assert kept(["abab", "a", "c"], "ababac") == (["", "", ""], "", True)
+
+
+def test_text_before_and_behind_a_stop_string_in_one_token() -> None:
+    assert kept(["one STOP two"], "STOP") == (["one "], "", True)
+
+
+def test_without_stop_strings_nothing_is_held_back() -> None:
+    assert kept(["a", "b"]) == (["a", "b"], "", False)
+
+
+def until_stop(line: str, stops: Sequence[str]) -> tuple[str, bool]:
+    """The definition: the first place where any stop string is complete, the longest there."""
+    for end in range(1, len(line) + 1):
+        complete = [stop for stop in stops if line[:end].endswith(stop)]
+        if complete:
+            return line[: end - max(map(len, complete))], True
+    return line, False
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_kept_does_not_depend_on_how_the_text_arrives(seed: int) -> None:
+    draw = random.Random(seed)
+
+    def word(low: int, high: int) -> str:
+        return "".join(draw.choices("ab", k=draw.randint(low, high)))
+
+    line, stops = word(0, 30), [word(1, 6) for _ in range(draw.randint(1, 4))]
+    cuts = sorted(draw.choices(range(len(line) + 1), k=6))
+    parts = [line[a:b] for a, b in zip([0, *cuts], [*cuts, len(line)], strict=True)]
+    given, rest, found = kept(parts, *stops)
+    assert ("".join(given) + rest, found) == until_stop(line, stops)
+    for count in range(len(parts)):
+        early = "".join(given[:count])
+        doubtful = "".join(parts[:count])[len(early) :]
+        assert found or not doubtful or any(stop.startswith(doubtful) for stop in stops)

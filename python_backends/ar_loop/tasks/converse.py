@@ -6,15 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from python_backends.ar_loop.prompt import parse_history, prompt_tokens
+from python_backends.ar_loop.prompt import parse_history, prompt_tokens, system_text
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
-from python_backends.ar_loop.text import Detokenizer, PieceSplitter
+from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
 from python_backends.bridge import ModelConfig, Request
 from python_backends.bridge.events import now_ns
+from python_backends.bridge.options import Biases, Options
 from python_backends.bridge.tensors import text
+from python_backends.errors import InvalidInput
 from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.slot_engine.command import Sampling, Tokens
+
+MAX_SESSION_CHARS = 256
 
 
 class Converse:
@@ -24,8 +28,10 @@ class Converse:
 
     def __init__(self, tokenizer: Tokenizer, ends: frozenset[int], settings: LoopSettings) -> None:
         self._tokenizer = tokenizer
+        self._vocabulary = tokenizer.get_vocab_size()
         self._ends = ends
         self._settings = settings
+        self.shared = len(self._encode(system_text()))
 
     @classmethod
     def load(cls, config: ModelConfig, settings: LoopSettings) -> "Converse":
@@ -36,6 +42,7 @@ class Converse:
 
     def open(self, request: Request) -> list[Sequence]:
         """See Task."""
+        self._check_biases(request.options.logit_bias)
         heard = request.text("HEARD").strip()
         answer = Answer(request, heard)
         if not heard:
@@ -59,6 +66,13 @@ class Converse:
     def is_end(self, token: int) -> bool:
         """The token ends the answer."""
         return token in self._ends
+
+    def _check_biases(self, biases: Biases) -> None:
+        for token, _ in biases:
+            if token >= self._vocabulary:
+                raise InvalidInput(
+                    f"logit_bias names token {token}; 0 to {self._vocabulary - 1} are known"
+                )
 
     def _encode(self, prompt: str) -> list[int]:
         return list(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
@@ -107,38 +121,77 @@ class Reply(Sequence):
 
     def __init__(self, answer: Answer, prompt: Tokens, limit: int, task: Converse) -> None:
         options = answer.request.options
-        super().__init__(answer.request, prompt, limit, Sampling(options.temperature, options.seed))
+        super().__init__(answer.request, prompt, limit, _sampling(options))
+        self.session = _session(answer.request)
+        self.shared = task.shared
+        self._drawn: list[int] = []
         self._answer = answer
         self._task = task
         self._text = Detokenizer(task.decode)
+        self._stops = StopStrings(options.stop)
+        self._reads_ahead = bool(options.stop)
+        self._fresh = ""
+        """Text that became certain with the token of the step that has landed."""
+
+        self._whole = ""
         self._pieces = PieceSplitter()
         self._begun = False
 
     def advance(self, token: Tokens) -> bool:
-        """See Sequence."""
+        """See Sequence. Text is only looked at here where it may end the answer."""
         self.last = token[0]
-        return self._task.is_end(int(token[0]))
+        self._drawn.append(int(token[0]))
+        if self._reads_ahead:
+            self._read(int(token[0]))
+        return self._stops.found or self._task.is_end(int(token[0]))
+
+    def written(self, length: int) -> list[int]:
+        """See Sequence."""
+        return [*self.prompt.tolist(), *self._drawn][:length]
 
     def deliver(self, token: Tokens, score: float, no_speech: float) -> None:
         """See Sequence."""
         if not self._begun:
             self._begun = True
             self._answer.started()
-        if self._task.is_end(int(token[0])):
-            return
-        fresh = self._text.add(int(token[0]))
-        if self.request.options.stream:
-            for piece in self._pieces.add(fresh):
-                self._answer.emit(piece, last=False)
+        if not self._reads_ahead:
+            self._read(int(token[0]))
+        self._say(self._fresh)
 
     def close(self, reason: str) -> None:
         """See Sequence."""
-        rest = self._text.rest()
-        if self.request.options.stream:
-            for piece in self._pieces.add(rest):
-                self._answer.emit(piece, last=False)
-            rest = self._pieces.rest()
-        else:
-            rest = self._text.text.strip()
-        self._answer.emit(rest, last=True, status=reason)
+        self._say(self._stops.add(self._text.rest()) + self._stops.rest())
+        rest = self._pieces.rest() if self.request.options.stream else self._whole.strip()
+        self._answer.emit(rest, last=True, status="stop" if self._stops.found else reason)
         self.request.finish()
+
+    def _read(self, token: int) -> None:
+        is_text = not self._task.is_end(token)
+        self._fresh = self._stops.add(self._text.add(token)) if is_text else ""
+
+    def _say(self, fresh: str) -> None:
+        if not self.request.options.stream:
+            self._whole += fresh
+            return
+        for piece in self._pieces.add(fresh):
+            self._answer.emit(piece, last=False)
+
+
+def _session(request: Request) -> str:
+    session = request.text("SESSION_ID", "")
+    if len(session) > MAX_SESSION_CHARS:
+        raise InvalidInput(
+            f"SESSION_ID has {len(session)} characters; at most {MAX_SESSION_CHARS} are accepted"
+        )
+    return session
+
+
+def _sampling(options: Options) -> Sampling:
+    return Sampling(
+        temperature=options.temperature,
+        seed=options.seed,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        repetition_penalty=options.repetition_penalty,
+        bias=options.logit_bias,
+    )
