@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed bench-apart clean
+.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed bench-apart bench-engine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -61,6 +61,12 @@ bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
 
 bench-seed: $(DEV_INSTALLED) ## the seed's experiment on an emulated device: out/bench/seed.json (QUICK=1: the claim alone)
 	@$(PY) -m loadtest.seed $(if $(QUICK),--quick) $(if $(PIECES),--pieces $(PIECES)) $(ARGS)
+
+bench-engine: $(DEV_INSTALLED) ## the AR engine, its peers and the server: out/bench/engine.json (QUICK=1: one round)
+	@$(PY) -m build
+	@$(PY) -c 'import cyllama' 2>/dev/null || $(PYTHON) deploy/one_line.py "installing peers" out/logs/peers.log \
+		$(PY) -m pip install --disable-pip-version-check -e '.[bench-peers]' || echo "going on without them" >&2
+	@$(PY) -m loadtest.engine $(if $(QUICK),--quick) $(ARGS)
 
 bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mended: out/bench/apart.json
 	@$(PY) -m loadtest.apart $(ARGS)

@@ -1,0 +1,1 @@
+"""The AR engine beside its peers, behind the server, and beside itself: `make bench-engine`."""
