@@ -5,9 +5,9 @@ import logging
 import onnx
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-BITS, BLOCK, ACCURACY_LEVEL = 8, 32, 4
-"""Block 32 keeps a row's result independent of its batch; level 4 multiplies in int8 (measured:
-level 0 is 30 times slower)."""
+BITS, BLOCK, ACCURACY_LEVEL = 8, 64, 4
+"""Block 64 is a tenth faster than 32, and a row's result is bit for bit the same in any company;
+with 128 it is not. Level 4 multiplies in int8 (measured: level 0 is 30 times slower)."""
 
 
 def int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import torch
 
+from build.optional_head import with_optional_head
 from build.quantize import int8_weights
 from build.smollm import lora, weights
 from build.smollm.model import Block, Llama, rotary_angles
@@ -85,7 +86,8 @@ def _array(weight: torch.Tensor) -> Floats:
 
 def export_step(target: Path) -> None:
     """think_step/1/model.onnx: fused kernels, int8 weights, pools of any capacity."""
-    onnx.save(int8_weights(step_model(merged_model(), FusedKernels, "S")), target)
+    step = int8_weights(step_model(merged_model(), FusedKernels, "S"))
+    onnx.save(with_optional_head(step), target)
 
 
 def export_portable(target: Path) -> None:

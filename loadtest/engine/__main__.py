@@ -11,7 +11,7 @@ from typing import Any
 from rich.progress import Progress
 
 from loadtest.engine.bare import ROOT
-from loadtest.engine.beside import beside
+from loadtest.engine.beside import beside, shipped_chunk
 from loadtest.engine.figures import Found
 from loadtest.engine.plots import draw
 from loadtest.engine.reuse import reuse
@@ -40,9 +40,9 @@ TARGETS: dict[str, Target] = {
     "tokens_per_s_by_llama_cpp_n8_c256": at_least(1.4),
     "tokens_per_s_by_llama_cpp_n8_c500": at_least(1.4),
     **{f"served_by_bare_n{rows}": at_least(0.9) for rows in SERVED_ROWS},
-    "beside_16_gap_p99_by_step": at_most(2.5),
-    "beside_16_chunks_between_steps": at_most(1),
-    "beside_16_commands_beyond_chunks": at_most(2),
+    f"beside_{shipped_chunk()}_gap_p99_by_step": at_most(2.5),
+    f"beside_{shipped_chunk()}_chunks_between_steps": at_most(1),
+    f"beside_{shipped_chunk()}_commands_beyond_chunks": at_most(2),
     "two_single_by_one_double": at_least(1.0),
     "reuse_turn_2_ratio": at_most(0.7),
     "reuse_same_answers": at_least(1),

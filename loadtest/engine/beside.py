@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 from rich.progress import Progress
 
+from deploy.repositories import read_models
 from loadtest.engine.bare import FIRST_TOKEN, STEP, prompt
 from loadtest.engine.cores import pinned
 from loadtest.engine.figures import (
@@ -36,9 +37,10 @@ from python_backends.slot_engine.engine import SlotPoolEngine
 
 STREAMS, SLOTS, CAPACITY = 7, 8, 640
 STREAM_PROMPT, NEWCOMER_PROMPT = 64, 400
-CHUNKS = (16, 8)
-"""Tokens of a chunk: what is judged, and half of it."""
+CHUNKS = (16, 12, 8)
+"""Tokens of a chunk that are compared; that of the shipped `think` is judged."""
 
+MODELS = Path(__file__).parents[2] / "model_repository"
 ALONE_STEPS = 30
 """Of a round, before the newcomer."""
 
@@ -141,6 +143,11 @@ def beside(folder: Path, rounds: int, progress: Progress) -> Found:
     return Found(figures, {"gaps_ms": gaps_ms})
 
 
+def shipped_chunk() -> int:
+    """Of `think` as it is shipped."""
+    return int(read_models([MODELS], {})["think"].parameters["prefill_chunk"])
+
+
 def beside_figures(chunk: int, rounds: list[Round]) -> dict[str, float | None]:
     """Gaps of a stream with a chunk before its step and without one; the count of the commands."""
     step_ms, gaps_ms = median(alone(rounds)), beside_prompt(rounds)
@@ -152,10 +159,18 @@ def beside_figures(chunk: int, rounds: list[Round]) -> dict[str, float | None]:
         "gap_p99_ms": p99_ms,
         "gap_p50_by_step": p50_ms / step_ms,
         "gap_p99_by_step": p99_ms / step_ms,
+        "gap_p99_by_step_of_medians": percentile(_medians(rounds), 0.99) / step_ms,
         "chunks_between_steps": max(chunks_between_steps(one.trace) for one in rounds),
         "commands_beyond_chunks": commands - math.ceil(NEWCOMER_PROMPT / chunk),
     }
     return {f"beside_{chunk}_{name}": float(value) for name, value in found.items()}
+
+
+def _medians(rounds: list[Round]) -> list[float]:
+    """ms beside each chunk of the prompt, median of the rounds: without what the machine adds now
+    and then."""
+    each = zip(*(beside_prompt([one]) for one in rounds), strict=True)
+    return [median(values) for values in each]
 
 
 def alone(rounds: list[Round]) -> list[float]:

@@ -69,6 +69,7 @@ class DecodeLoop:
             settings.capacity,
             settings.prefill_chunk,
             settings.join_tokens,
+            lone_chunk=settings.lone_chunk,
             waiting=self.waiting,
         )
         return Lane(engine, batch, self._clock, f"engine-{index}")

@@ -25,6 +25,9 @@ class LoopSettings:
     join_tokens: int = 0
     """Tokens of further short prompts that may join one step; not with engine bls."""
 
+    lone_chunk: int = 0
+    """Tokens of a prompt that one command computes while nobody decodes; 0: `prefill_chunk`."""
+
     engines: int = 1
     """Engines of `slots` rows each, behind one queue; more than one not with engine bls. Two of one
     thread compute more than one of two threads."""

@@ -97,6 +97,9 @@ class ContinuousBatch(Generic[T]):
     capacity: int
     prefill_chunk: int
     join_tokens: int = 0
+    lone_chunk: int = 0
+    """Tokens of a chunk while nobody decodes, who would have to wait; 0: `prefill_chunk`."""
+
     byte_limit: int = 0
     """Bytes that those admitted may take in all; 0: as many as `slots` of them do."""
 
@@ -215,7 +218,8 @@ class ContinuousBatch(Generic[T]):
         if self.prefilling is None:
             return None
         start, left = self.prefilling.length, self.prefilling.prompt - self.prefilling.length
-        count = min(self.prefill_chunk, left)
+        most = self.prefill_chunk if self.rows else self.lone_chunk or self.prefill_chunk
+        count = min(most, left)
         if left - count == 1 and count > 2:
             count -= 1
         return Chunk(self.prefilling, len(self.rows), start, count)

@@ -118,7 +118,7 @@ class SlotPoolEngine:
         position = np.array([part.start + count])
         self._set_noise(self._chunk_noise, (part.sampling,), position)
         no_speech = self._no_speech(part)
-        self._execute(part.row, 1, count)
+        self._execute(part.row, 1, count, draws=part.is_last)
         if not part.is_last:
             return None, no_speech
         drawn = self._draw(rows, (part.sampling,), position, first=True)
@@ -221,8 +221,9 @@ class SlotPoolEngine:
             places = np.arange(buffer.shape[1])
             buffer[drawing] = scale * sampling.gumbel(seeds, positions[drawing], places)
 
-    def _execute(self, first: int, count: int, chunk: int) -> None:
+    def _execute(self, first: int, count: int, chunk: int, *, draws: bool = True) -> None:
         """Run rows first..first+count-1: a chunk of `chunk` tokens, or a decode step (0)."""
+        self._draws[0] = draws
         key = (first, count, chunk, self.pools.context.width_of(first, count))
         if key not in self._bindings:
             self._bindings[key] = self._bind(*key)
@@ -245,6 +246,8 @@ class SlotPoolEngine:
         if "noise" in self._shapes:
             noise = self._chunk_noise if prefill else self._noise
             _bind_input(binding, "noise", noise, (count, noise.shape[1]))
+        if "draws" in self._shapes:
+            _bind_input(binding, "draws", self._draws, (1,))
         if "clen" in self._shapes:
             _bind_input(binding, "clen", self.pools.context.length[first:], (count,))
         for name, pool in self.pools.context.pools[width].items():
@@ -297,6 +300,7 @@ class SlotPoolEngine:
         self._noise = np.zeros((self.slots, noise), np.float32)
         self._chunk_ids = np.zeros(MAX_CHUNK * self.width, np.int64)
         self._chunk_start = np.zeros(1, np.int64)
+        self._draws = np.ones(1, np.bool_)
         self._chunk_noise = np.zeros((1, noise), np.float32)
         vocabulary = outputs["logits"][-1] if "logits" in outputs else 0
         self._logits = np.zeros((self.slots, vocabulary), np.float32)

@@ -37,6 +37,8 @@ class Stepper:
         feeds = {name: pool[rows] for name, pool in self.pools.items()}
         feeds |= {name: value[rows] for name, value in self.context.items()}
         feeds |= {"ids": np.array(ids, np.int64), "start": np.array(starts, np.int64)}
+        if any(node.name == "draws" for node in self.session.get_inputs()):
+            feeds["draws"] = np.array([True])
         names = [node.name for node in self.session.get_outputs()]
         out = dict(zip(names, self.session.run(names, feeds), strict=True))
         for name, pool in self.pools.items():

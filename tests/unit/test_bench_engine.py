@@ -9,7 +9,7 @@ import pytest
 
 from loadtest.engine import step_trace
 from loadtest.engine.__main__ import EXPERIMENTS, TARGETS, result
-from loadtest.engine.beside import STREAMS, Round, beside_figures
+from loadtest.engine.beside import STREAMS, Round, beside_figures, shipped_chunk
 from loadtest.engine.figures import (
     Found,
     Ordered,
@@ -251,7 +251,7 @@ def test_every_target_names_a_figure_of_an_experiment() -> None:
     parts: list[dict[str, float | None]] = [
         step_figures(cells(OURS, LLAMA, CT2)),
         served_figures({(who, n): [1.0] for who in (BARE, "served") for n in SERVED_ROWS}),
-        beside_figures(16, [Round([step(STREAMS), *long], long)]),
+        beside_figures(shipped_chunk(), [Round([step(STREAMS), *long], long)]),
         engine_figures({n: [1.0] for n in ("two_single_n8", "one_double_n16", "one_single_n16")}),
         reuse_figures({(how, n): [1.0] for how in (KNOWN, FRESH) for n in (2, 4)}, same=True),
     ]

@@ -111,7 +111,9 @@ class Schedule:
         assert sum(join.count for join in plan.joins) <= self.batch.join_tokens
         assert all(join.is_first and join.is_last for join in plan.joins)
         if plan.chunk is not None:
-            assert 1 <= plan.chunk.count <= self.batch.prefill_chunk
+            beside = self.batch.prefill_chunk
+            alone = self.batch.lone_chunk or beside
+            assert 1 <= plan.chunk.count <= (beside if plan.decode else alone)
             assert plan.chunk.start + plan.chunk.count <= plan.chunk.member.prompt
         self.started += [one.member.payload for one in chunks(plan) if one.is_first]
 
@@ -127,6 +129,7 @@ def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> No
             capacity,
             prefill_chunk=random.choice([1, 3, 16]),
             join_tokens=random.choice([0, 4, 30]),
+            lone_chunk=random.choice([0, 5]),
             byte_limit=random.choice([0, 2 * capacity]),
         ),
         Pool(slots, capacity),
