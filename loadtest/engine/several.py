@@ -35,8 +35,8 @@ def engines(folder: Path, rounds: int, progress: Progress) -> Found:
         "one_single_n8": lambda: _together([first], HALF),
     }
     rates: Rates = defaultdict(list)
-    task = progress.add_task("engines", total=rounds, told="")
-    for number in range(rounds):
+    task = progress.add_task("engines", total=2 * rounds, told="")
+    for number in range(2 * rounds):
         for name in rotated(list(contestants), number):
             rates[name].append(contestants[name]())
         progress.advance(task)

@@ -70,6 +70,7 @@ class DecodeLoop:
             settings.prefill_chunk,
             settings.join_tokens,
             lone_chunk=settings.lone_chunk,
+            byte_limit=settings.kv_bytes,
             waiting=self.waiting,
         )
         return Lane(engine, batch, self._clock, f"engine-{index}")
@@ -227,6 +228,7 @@ class DecodeLoop:
                     self._meters.observe("queue_seconds", waited_s)
         self._landed_after_s, self._launched = [], []
         free = self._settings.slots * len(self._lanes) - self._running
+        self._meters.gauge("session_bytes", self.prefixes.held_bytes)
         self._meters.slots(running=self._running, waiting=len(self.waiting), free=free)
 
     @property
@@ -282,6 +284,7 @@ class DecodeLoop:
                 max_new=one.max_new,
                 owner=one.request,
                 prefix=0 if match is None else match.length,
+                nbytes=self.prefixes.token_bytes * self._tokens_at_most(one),
             )
             one.match = match
             try:
@@ -289,6 +292,9 @@ class DecodeLoop:
             except ValueError as fault:
                 self._release(member)
                 raise InvalidInput(str(fault)) from fault
+
+    def _tokens_at_most(self, sequence: Sequence) -> int:
+        return min(self._settings.capacity, len(sequence.prompt) + sequence.max_new)
 
     def _release(self, member: Member[Sequence]) -> None:
         """What was to be restored for a member has been, or will not be."""

@@ -35,18 +35,23 @@ class LoopSettings:
     threads: int = 1
     """Of each engine in the loop's own process."""
 
+    kv_bytes: int = 0
+    """That sequences with a row may take of an engine's KV, each as many tokens as it may grow to;
+    further ones wait. 0: as many as there are rows. Not with engine bls."""
+
     session_bytes: int = 0
     """Of KV that may be set aside for the next turns of sessions; 0: none. Not with engine bls."""
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES and ":" not in self.engine:
             raise ValueError(f"engine {self.engine!r}; {ENGINES} are known")
-        if min(self.engines, self.threads) < 1 or self.session_bytes < 0:
-            raise ValueError("engines and threads must be at least 1, session_bytes at least 0")
-        if self.engine == "bls" and (self.join_tokens or self.engines > 1 or self.session_bytes):
+        if min(self.engines, self.threads) < 1 or min(self.kv_bytes, self.session_bytes) < 0:
+            raise ValueError("engines and threads must be at least 1, bytes at least 0")
+        held_here = self.join_tokens or self.kv_bytes or self.session_bytes or self.engines > 1
+        if self.engine == "bls" and held_here:
             raise ValueError(
-                "join_tokens, engines above 1 and session_bytes need an engine in the loop's own "
-                "process"
+                "join_tokens, engines above 1, kv_bytes and session_bytes need an engine in the "
+                "loop's own process"
             )
         if self.task not in TASKS and ":" not in self.task:
             raise ValueError(f"task {self.task!r}; {TASKS} are known")

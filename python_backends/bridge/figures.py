@@ -53,6 +53,7 @@ FIGURES: Mapping[Name, Figure] = {
         "GAUGE", "Members of the batch that run, that wait for a place, and places that are free"
     ),
     "bytes": Figure("GAUGE", "Bytes of the KV and context pools, which are taken whole at load"),
+    "session_bytes": Figure("GAUGE", "Bytes of KV set aside for the next turns of sessions"),
     "open_requests": Figure(
         "GAUGE", "Requests accepted and not yet answered to the end; what stays is a leak"
     ),

@@ -16,7 +16,7 @@ Timing = Literal[
     "first_chunk_seconds",
 ]
 Event = Literal["releases_total", "requests_total", "steps_total"]
-Level = Literal["slots", "bytes", "open_requests", "remote_turns"]
+Level = Literal["slots", "bytes", "session_bytes", "open_requests", "remote_turns"]
 Name = Timing | Event | Level
 Labels = tuple[tuple[str, str], ...]
 """Beside the stage, which is always one."""

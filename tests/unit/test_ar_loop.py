@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -732,3 +733,18 @@ def test_of_two_turns_of_a_session_that_end_together_one_is_stored_and_nothing_l
     bench.arrive([7, 7], goal=14, turn="b/1")
     bench.run()
     assert set(bench.engine.shelf) == {one.key for one in bench.loop.prefixes._sessions.values()}
+
+
+def test_as_many_run_as_there_are_bytes_for_what_each_may_grow_to() -> None:
+    bench = Bench()
+    settings = replace(SETTINGS, engine="in_process", kv_bytes=25)
+    bench.loop = DecodeLoop(bench.task, [bench.engine], settings)
+    for number in range(4):
+        bench.arrive([1, 2], goal=1000, turn=f"t{number}")  # 2 + 8 tokens of one byte
+    bench.run()
+    assert max(len(c.decode.tokens) for c in bench.engine.commands if c.decode) == 2
+    assert all(bench.passed(number) == list(range(3, 11)) for number in range(4))
+    bench.loop = DecodeLoop(bench.task, [bench.engine], replace(settings, kv_bytes=9))
+    bench.arrive([1, 2], goal=1000, turn="larger than all")
+    bench.run()
+    assert "10 bytes are needed; at most 9" in bench.senders[-1].error()
