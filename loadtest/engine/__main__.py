@@ -73,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{found['seconds']} s; {chosen.out / 'engine.json'}, pictures in {chosen.out / 'engine'}"
     )
-    whole = chosen.only != list(EXPERIMENTS) or not found["not_measured"]
-    return 0 if all(found["met"].values()) and whole else 1
+    return 0 if all(found["met"].values()) else 1
 
 
 def result(experiments: Mapping[str, Found]) -> dict[str, Any]:

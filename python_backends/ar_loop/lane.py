@@ -64,7 +64,6 @@ class Lane:
         self._engine = engine
         self._number = RESTART
         self._keeps: list[tuple[Prefix, int]] = []
-        self._drops: list[int] = []
         self._compute = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     @property
@@ -76,22 +75,20 @@ class Lane:
         """Have a row stored with the next command, which is before it can be overwritten."""
         self._keeps.append((prefix, row))
 
-    def drop(self, keys: list[int]) -> None:
-        """Have the store forget, with the next command."""
-        self._drops += keys
-
-    def launch(self, on_landed: Callable[[object], object]) -> Flight | None:
-        """Have the next command computed, if there is one; `on_landed` is called when it is done,
-        on another thread."""
+    def launch(
+        self, dropped: Callable[[], list[int]], on_landed: Callable[[object], object]
+    ) -> Flight | None:
+        """Have the next command computed, if there is one, and with it the store forget what is
+        `dropped`; `on_landed` is called when it is done, on another thread."""
         idle_since, self._idle_since = self._idle_since, None
         plan = self.batch.plan()
         if plan is None:
             if not self._keeps:
                 return None
             plan = Plan((), None, ())
-        command = self._command(plan)
+        command = self._command(plan, dropped())
         kept = tuple(prefix for prefix, _ in self._keeps)
-        self._keeps, self._drops = [], []
+        self._keeps = []
         now = self._clock()
         gap_s = None if idle_since is None else now - idle_since
         done = self._compute.submit(self._run, command)
@@ -119,14 +116,14 @@ class Lane:
     def abort(self) -> list[Member[Sequence]]:
         """After a command that failed: who is lost with it. Numbers begin anew."""
         self._number = RESTART
-        self._keeps, self._drops = [], []
+        self._keeps = []
         return self.batch.abort()
 
     def close(self) -> None:
         """End the thread."""
         self._compute.shutdown()
 
-    def _command(self, plan: Plan[Sequence]) -> Command:
+    def _command(self, plan: Plan[Sequence], drops: list[int]) -> Command:
         number = self._number
         self._number += 1
         return Command(
@@ -136,7 +133,7 @@ class Lane:
             decode=_decode(plan),
             joins=tuple(_prefill(join) for join in plan.joins),
             keeps=tuple(Keep(prefix.key, row, len(prefix.tokens)) for prefix, row in self._keeps),
-            drops=tuple(self._drops),
+            drops=tuple(drops),
         )
 
 

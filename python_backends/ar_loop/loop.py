@@ -56,7 +56,6 @@ class DecodeLoop:
         self._step_s = DEFAULT_STEP_S
         self._launched: list[Flight] = []
         self._landed_after_s: list[float] = []
-        self._cancels: list[str] = []
         self._ending: dict[Request, StageError] = {}
         self._deserted: list[Member[Sequence]] = []
         self._following: set[_FollowUp] = set()
@@ -99,7 +98,7 @@ class DecodeLoop:
     @property
     def _has_to_settle(self) -> bool:
         """Nothing is under way after which it would be settled who leaves."""
-        leaving = self._cancels or self._ending or self._deserted
+        leaving = self._ending or self._deserted
         return bool(leaving) and not self._is_computing
 
     def members(self) -> list[Member[Sequence]]:
@@ -134,9 +133,10 @@ class DecodeLoop:
         except StageError as error:
             self._abort(lane, error)
             return []
-        took_s = self._clock() - flight.since
-        self._landed_after_s.append(took_s)
-        self._step_s += 0.05 * (took_s - self._step_s)
+        if flight.plan.members:
+            took_s = self._clock() - flight.since
+            self._landed_after_s.append(took_s)
+            self._step_s += 0.05 * (took_s - self._step_s)
         for member in _begun(flight.plan):
             self._release(member)
         for one in drawn:
@@ -160,9 +160,9 @@ class DecodeLoop:
         """Store what the row of a sequence that has ended holds, for its session's next turn, and
         for everybody what all prompts begin with."""
         sequence = drawn.member.payload
-        lengths = {sequence.session: drawn.member.length} if sequence.session else {}
-        if sequence.shared:
-            lengths[EVERYBODY] = sequence.shared
+        lengths = {EVERYBODY: sequence.shared} if sequence.shared else {}
+        if sequence.session:
+            lengths[sequence.session] = drawn.member.length
         for session, length in lengths.items():
             prefix = self.prefixes.keep(session, sequence.written(length))
             if prefix is not None:
@@ -176,9 +176,6 @@ class DecodeLoop:
         deserted, self._deserted = self._deserted, []
         for member in deserted:
             self._take_out(member.payload.request)
-        cancels, self._cancels = self._cancels, []
-        for turn in cancels:
-            self._cancel(turn)
         for request, error in list(self._ending.items()):
             if self._take_out(request):
                 del self._ending[request]
@@ -186,8 +183,7 @@ class DecodeLoop:
 
     def _launch(self, lane: Lane) -> None:
         """Have the next command computed, if there is one."""
-        lane.drop(self.prefixes.dropped())
-        flight = lane.launch(lambda _: self._inbox.put(Wake(_LANDED)))
+        flight = lane.launch(self.prefixes.dropped, lambda _: self._inbox.put(Wake(_LANDED)))
         if flight is not None:
             self._launched.append(flight)
 
@@ -213,7 +209,7 @@ class DecodeLoop:
             if not request.is_open:
                 self._deserted.append(member)
             elif request.cancelled:
-                self._cancels.append(request.turn)
+                self._cancel(request.turn)
 
     def _meter(self) -> None:
         """Tell what the steps are like, while others are under way."""
@@ -243,7 +239,7 @@ class DecodeLoop:
             case Arrived(request):
                 self._open(request)
             case CancelTurn(turn):
-                self._cancels.append(turn)
+                self._cancel(turn)
             case Wake(news) if news is _LANDED:
                 pass  # the lane knows
             case Wake(_Followed(follow_up, done)):
@@ -294,7 +290,8 @@ class DecodeLoop:
                 raise InvalidInput(str(fault)) from fault
 
     def _tokens_at_most(self, sequence: Sequence) -> int:
-        return min(self._settings.capacity, len(sequence.prompt) + sequence.max_new)
+        """That its row may hold; the last one drawn is never written."""
+        return min(self._settings.capacity, len(sequence.prompt) + sequence.max_new - 1)
 
     def _release(self, member: Member[Sequence]) -> None:
         """What was to be restored for a member has been, or will not be."""

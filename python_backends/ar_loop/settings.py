@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from python_backends.slot_engine.command import MAX_CHUNK
+
 ENGINES = ("bls", "in_process")
 TASKS = ("transcribe", "converse", "intone")
 
@@ -36,22 +38,27 @@ class LoopSettings:
     """Of each engine in the loop's own process."""
 
     kv_bytes: int = 0
-    """That sequences with a row may take of an engine's KV, each as many tokens as it may grow to;
-    further ones wait. 0: as many as there are rows. Not with engine bls."""
+    """That sequences with a row may take of each engine's KV, each as many tokens as it may grow
+    to; further ones wait. 0: as many as there are rows. Needs engine in_process."""
 
     session_bytes: int = 0
-    """Of KV that may be set aside for the next turns of sessions; 0: none. Not with engine bls."""
+    """Of KV that may be set aside for the next turns of sessions; 0: none. Needs in_process."""
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES and ":" not in self.engine:
             raise ValueError(f"engine {self.engine!r}; {ENGINES} are known")
-        if min(self.engines, self.threads) < 1 or min(self.kv_bytes, self.session_bytes) < 0:
-            raise ValueError("engines and threads must be at least 1, bytes at least 0")
-        held_here = self.join_tokens or self.kv_bytes or self.session_bytes or self.engines > 1
-        if self.engine == "bls" and held_here:
+        if min(self.engines, self.threads, self.prefill_chunk) < 1:
+            raise ValueError("engines, threads and prefill_chunk must be at least 1")
+        if max(self.prefill_chunk, self.lone_chunk, self.join_tokens) > MAX_CHUNK:
+            raise ValueError(f"a command takes {MAX_CHUNK} tokens of a prompt at most")
+        if min(self.lone_chunk, self.join_tokens, self.kv_bytes, self.session_bytes) < 0:
+            raise ValueError("lone_chunk, join_tokens, kv_bytes, session_bytes: 0 at least")
+        if self.engine == "bls" and (self.join_tokens or max(self.engines, self.threads) > 1):
             raise ValueError(
-                "join_tokens, engines above 1, kv_bytes and session_bytes need an engine in the "
-                "loop's own process"
+                "join_tokens, and engines and threads above 1, need an engine in the loop's own "
+                "process"
             )
+        if self.engine != "in_process" and (self.kv_bytes or self.session_bytes):
+            raise ValueError("kv_bytes and session_bytes need engine in_process")
         if self.task not in TASKS and ":" not in self.task:
             raise ValueError(f"task {self.task!r}; {TASKS} are known")

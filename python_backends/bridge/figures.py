@@ -52,7 +52,10 @@ FIGURES: Mapping[Name, Figure] = {
     "slots": Figure(
         "GAUGE", "Members of the batch that run, that wait for a place, and places that are free"
     ),
-    "bytes": Figure("GAUGE", "Bytes of the KV and context pools, which are taken whole at load"),
+    "bytes": Figure(
+        "GAUGE",
+        "Bytes of the KV and context pools; a wide context is addresses until it is used",
+    ),
     "session_bytes": Figure("GAUGE", "Bytes of KV set aside for the next turns of sessions"),
     "open_requests": Figure(
         "GAUGE", "Requests accepted and not yet answered to the end; what stays is a leak"

@@ -1,49 +1,44 @@
 """Who is next: owners take turns, so that one with much to do does not keep the others waiting."""
 
-from bisect import insort
-from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 8
+"""So many who came later may pass an item."""
 
-@dataclass(order=True, frozen=True)
+
+@dataclass(eq=False)
 class _Place(Generic[T]):
-    round: int
-    number: int
-    item: T = field(compare=False)
-    owner: Hashable = field(compare=False)
+    item: T
+    owner: Hashable
+    rank: int
+    """0 for an owner's first item, then one more than that of the last one waiting."""
+
+    passed: int = 0
 
 
 class FairQueue(Generic[T]):
-    """Items in rounds: in each every owner has one, in the order of arrival.
-
-    Whoever comes now and had nothing in the round that is being served belongs to it, so it waits
-    for one item of every other owner at most.
-    """
+    """First come, first served, but an owner's first item goes before others' second ones, those
+    before third ones, and so on; each item is passed `PATIENCE` times at most."""
 
     def __init__(self) -> None:
         self._places: list[_Place[T]] = []
-        self._arrived = 0
-        self._round = 0
-        self._had: dict[Hashable, int] = {}
 
     def append(self, item: T, owner: Hashable) -> None:
         """Queue an item of `owner`."""
-        turn = max(self._round, self._had.get(owner, -1) + 1)
-        self._had[owner] = turn
-        self._arrived += 1
-        insort(self._places, _Place(turn, self._arrived, item, owner))
+        rank = 1 + max((one.rank for one in self._places if one.owner == owner), default=-1)
+        at = len(self._places)
+        while at and self._gives_way(self._places[at - 1], rank):
+            at -= 1
+            self._places[at].passed += 1
+        self._places.insert(at, _Place(item, owner, rank))
 
     def popleft(self) -> T:
         """Take the next one out; IndexError when there is none."""
-        place = self._places.pop(0)
-        if place.round > self._round:
-            self._round = place.round
-            self._had = {owner: last for owner, last in self._had.items() if last >= self._round}
-        return place.item
+        return self._places.pop(0).item
 
     def first(self) -> T | None:
         """Who is next."""
@@ -64,7 +59,13 @@ class FairQueue(Generic[T]):
         return (place.item for place in self._places)
 
     def check_integrity(self) -> None:
-        """Places are in order, and no owner has two in one round."""
-        assert self._places == sorted(self._places)
-        taken = Counter((place.owner, place.round) for place in self._places)
-        assert all(count == 1 for count in taken.values())
+        """Nobody was passed too often, and an owner's items are in the order of their arrival."""
+        ranks: dict[Hashable, int] = {}
+        for place in self._places:
+            assert place.passed <= PATIENCE
+            assert place.rank >= ranks.get(place.owner, 0)
+            ranks[place.owner] = place.rank
+
+    @staticmethod
+    def _gives_way(place: _Place[T], rank: int) -> bool:
+        return place.rank > rank and place.passed < PATIENCE

@@ -13,9 +13,8 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from python_backends.errors import StageFailed
+from python_backends.slot_engine.command import MAX_CHUNK
 from python_backends.slot_engine.pools import Pools
-
-MAX_CHUNK = 512
 
 
 def open_session(path: Path, threads: int) -> ort.InferenceSession:
@@ -107,6 +106,8 @@ class BoundGraph:
         ]
         if context and isinstance(fixed := self._shapes[context[0]][-2], int):
             widths = [fixed]
+        if context and not widths:
+            raise ValueError(f"{context[0]} may have any width, and generation.json names none")
         return Pools(
             {name: self._pool_shape(name, self._capacity) for name in kv},
             {width: {name: self._pool_shape(name, width) for name in context} for width in widths},

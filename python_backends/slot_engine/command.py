@@ -18,6 +18,9 @@ Tokens = NDArray[np.int64]
 GREEDY_BELOW = 1e-3
 """A temperature that is as good as none."""
 
+MAX_CHUNK = 512
+"""Tokens of a prompt that an engine takes in one command."""
+
 PROBE = -1
 """A command number that does nothing: for readiness checks."""
 
@@ -169,7 +172,8 @@ class StepEngine(Protocol):
 def to_inputs(command: Command) -> dict[str, NDArray[Any]]:
     """The command as the input tensors of a slot_engine model; they have no place for joins, nor
     for what is set aside."""
-    beyond = command.joins or command.keeps or command.drops
+    restored = command.prefill is not None and command.prefill.restore is not None
+    beyond = command.joins or command.keeps or command.drops or restored
     assert not beyond, "joins and keeps need an engine in the loop's own process"
     inputs: dict[str, NDArray[Any]] = {"COMMAND": np.array([[command.number]], np.int64)}
     if command.moves:

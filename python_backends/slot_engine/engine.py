@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from python_backends.errors import InvalidInput, StageFailed
 from python_backends.slot_engine import sampling
-from python_backends.slot_engine.bound import MAX_CHUNK, BoundGraph, open_session
+from python_backends.slot_engine.bound import BoundGraph, open_session
 from python_backends.slot_engine.candidates import Best, Ids, Values, best_of
 from python_backends.slot_engine.command import (
     GREEDY_BELOW,
+    MAX_CHUNK,
     PROBE,
     RESTART,
     Command,

@@ -18,11 +18,6 @@ class Shelf:
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all that is set aside."""
-        return sum(one.nbytes for held in list(self._held.values()) for one in held.values())
-
     def put(self, key: int, held: Held) -> None:
         """Set aside."""
         self._held[key] = held

@@ -14,8 +14,8 @@ from tests.build.talk import Conversation, Talk, said
 RUNS, COMPANY = 200, 8
 HEARD = ["Two cheeseburgers please.", "Do you have pizza?", "What time do you close?"]
 TIE = 0.05
-"""Log-probability over temperature; the int8 graph's logits differ by about 0.01 with the company
-of a row."""
+"""Of logits over temperature, plus noise. None was ever needed: decode steps give a row the same
+numbers in any company."""
 
 
 @dataclass(frozen=True)

@@ -78,13 +78,23 @@ def ask(
     return said
 
 
-def slots(server: Server) -> dict[str, float]:
-    """Of think, by state."""
+def told(server: Server, name: str) -> dict[str, float]:
+    """A figure of think, by its other labels."""
     url = f"http://127.0.0.1:{server.ports.metrics}/metrics"
     with urllib.request.urlopen(url) as page:
-        rows = re.findall(r"tristage_slots\{(.*)\} (\S+)", page.read().decode())
-    think = [(labels, float(value)) for labels, value in rows if 'stage="think"' in labels]
-    return {re.findall('state="(\\w+)"', labels)[0]: value for labels, value in think}
+        rows = re.findall(rf"tristage_{name}\{{(.*)\}} (\S+)", page.read().decode())
+    return {labels: float(value) for labels, value in rows if 'stage="think"' in labels}
+
+
+def slots(server: Server) -> dict[str, float]:
+    """By state."""
+    found = told(server, "slots").items()
+    return {re.findall('state="(\\w+)"', labels)[0]: value for labels, value in found}
+
+
+def gauge(server: Server, name: str) -> float:
+    (value,) = told(server, name).values()
+    return value
 
 
 @pytest.mark.parametrize("heard", ["", "   ", "\n\t"])
@@ -184,12 +194,15 @@ def test_an_answer_that_may_not_go_on_says_that_it_was_cut(stub: Ask) -> None:
     assert ask(stub, ORDER).text.startswith(limited.text)
 
 
-def test_a_second_turn_says_the_same_whether_its_session_is_known_or_not(stub: Ask) -> None:
+def test_a_second_turn_says_the_same_whether_its_session_is_known_or_not(
+    server: Server, stub: Ask
+) -> None:
     first = ask(stub, ORDER, "a1", {"SESSION_ID": "known"})
     history = [{"role": "user", "text": ORDER}, {"role": "assistant", "text": first.text}]
     more = {"HISTORY": json.dumps(history)}
     again = ask(stub, "And a small coffee.", "a2", {"SESSION_ID": "known", **more})
     assert ask(stub, "And a small coffee.", "a3", {"SESSION_ID": "new", **more}) == again
+    assert gauge(server, "session_bytes") > 0
     assert again.status == "stop"
 
 

@@ -204,7 +204,7 @@ def test_a_text_that_would_not_fit_its_row_is_refused_at_load(capacity: int, mos
 @pytest.mark.parametrize("most", [0, 1, 448, 2048])
 @pytest.mark.parametrize("prompt", [0, 223, 224, 225, 448, 2000])
 def test_a_prompt_and_its_text_fit_448_positions_or_are_refused(prompt: int, most: int) -> None:
-    settings = replace(SETTINGS, capacity=448, prefill_chunk=2000, max_new_tokens=most)
+    settings = replace(SETTINGS, capacity=448, prefill_chunk=512, max_new_tokens=most)
     if 0 < prompt < 448 and 0 < most <= 448 - prompt + 1:
         assert len(task_of(settings, Encoder("two"), prompt).prompt) == prompt
     else:
@@ -220,8 +220,12 @@ def test_rows_without_room_behind_the_prompt_are_refused_at_load(capacity: int) 
 
 def test_a_prompt_of_several_chunks_is_refused_at_load() -> None:
     """Silence is told behind the first token, and reported with the last chunk."""
-    with pytest.raises(ValueError, match="prefill_chunk 1; the prompt has 2 tokens"):
+    with pytest.raises(ValueError, match="chunk 1; the prompt has 2 tokens"):
         task_of(replace(SETTINGS, prefill_chunk=1), Encoder("two"))
+    with pytest.raises(ValueError, match="chunk 1; the prompt has 2 tokens"):
+        task_of(replace(SETTINGS, lone_chunk=1), Encoder("two"))
+    with pytest.raises(ValueError, match="join_tokens"):
+        task_of(replace(SETTINGS, join_tokens=8), Encoder("two"))
 
 
 def test_a_loop_over_noise_is_silence_at_once() -> None:

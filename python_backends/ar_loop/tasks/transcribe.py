@@ -225,8 +225,11 @@ def _has_words(heard: str) -> bool:
 def _check_room(prompt: int, settings: LoopSettings) -> None:
     """ValueError unless the longest text fits a row, whose last token is never written to it, and
     the prompt fits one chunk, whose first token tells of silence."""
-    if not 0 < prompt <= settings.prefill_chunk:
-        raise ValueError(f"prefill_chunk {settings.prefill_chunk}; the prompt has {prompt} tokens")
+    chunk = min(settings.prefill_chunk, settings.lone_chunk or settings.prefill_chunk)
+    if not 0 < prompt <= chunk:
+        raise ValueError(f"prefill_chunk or lone_chunk {chunk}; the prompt has {prompt} tokens")
+    if settings.join_tokens:
+        raise ValueError("join_tokens: windows are not to join, which would not tell of silence")
     room = settings.capacity - prompt + 1 if prompt < settings.capacity else 0
     if not 1 <= settings.max_new_tokens <= room:
         raise ValueError(
