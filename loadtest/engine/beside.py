@@ -128,9 +128,9 @@ def beside(folder: Path, rounds: int, progress: Progress) -> Found:
     """In every round the streams decode alone, then beside a newcomer's prompt."""
     loops = {chunk: Loop(chunk) for chunk in CHUNKS}
     found: dict[int, list[Round]] = {chunk: [] for chunk in CHUNKS}
-    task = progress.add_task("a prompt beside streams", total=rounds, told="")
+    task = progress.add_task("a prompt beside streams", total=2 * rounds, told="")
     with pinned():
-        for number in range(rounds):
+        for number in range(2 * rounds):
             for chunk in rotated(CHUNKS, number):
                 found[chunk].append(loops[chunk].round())
             progress.advance(task)
@@ -149,9 +149,15 @@ def shipped_chunk() -> int:
 
 
 def beside_figures(chunk: int, rounds: list[Round]) -> dict[str, float | None]:
-    """Gaps of a stream with a chunk before its step and without one; the count of the commands."""
-    step_ms, gaps_ms = median(alone(rounds)), beside_prompt(rounds)
+    """Gaps of a stream with a chunk before its step and without one; the count of the commands.
+
+    The 99th percentile is that of the prompt's chunks, of each the median of the rounds; pooled, it
+    holds what the machine adds now and then as well, which the streams alone show too.
+    """
+    without = alone(rounds)
+    step_ms, gaps_ms = median(without), _medians(rounds)
     p50_ms, p99_ms = median(gaps_ms), percentile(gaps_ms, 0.99)
+    pooled_ms, alone_p99_ms = percentile(beside_prompt(rounds), 0.99), percentile(without, 0.99)
     commands = max(commands_to_first_token(one.newcomer) for one in rounds)
     found = {
         "step_ms": step_ms,
@@ -159,7 +165,8 @@ def beside_figures(chunk: int, rounds: list[Round]) -> dict[str, float | None]:
         "gap_p99_ms": p99_ms,
         "gap_p50_by_step": p50_ms / step_ms,
         "gap_p99_by_step": p99_ms / step_ms,
-        "gap_p99_by_step_of_medians": percentile(_medians(rounds), 0.99) / step_ms,
+        "gap_p99_pooled_by_step": pooled_ms / step_ms,
+        "step_p99_alone_by_step": alone_p99_ms / step_ms,
         "chunks_between_steps": max(chunks_between_steps(one.trace) for one in rounds),
         "commands_beyond_chunks": commands - math.ceil(NEWCOMER_PROMPT / chunk),
     }
@@ -167,8 +174,7 @@ def beside_figures(chunk: int, rounds: list[Round]) -> dict[str, float | None]:
 
 
 def _medians(rounds: list[Round]) -> list[float]:
-    """ms beside each chunk of the prompt, median of the rounds: without what the machine adds now
-    and then."""
+    """ms beside each chunk of the prompt, median of the rounds."""
     each = zip(*(beside_prompt([one]) for one in rounds), strict=True)
     return [median(values) for values in each]
 

@@ -145,6 +145,15 @@ def test_figures_of_streams_beside_a_prompt_tell_the_late_from_the_prompt() -> N
     )
 
 
+def test_a_hiccup_of_one_round_is_not_the_prompts() -> None:
+    prompt = [chunk(STREAMS)] * 3 + [chunk(STREAMS, last=True)]
+    hiccup = [chunk(STREAMS), chunk(STREAMS, 300.0), *prompt[2:]]
+    rounds = [Round([step(STREAMS)] * 5 + one, one) for one in (prompt, hiccup, prompt)]
+    found = beside_figures(16, rounds)
+    assert found["beside_16_gap_p99_by_step"] == pytest.approx(70 / 30)
+    assert found["beside_16_gap_p99_pooled_by_step"] == pytest.approx(10)
+
+
 def test_only_steps_of_all_rows_and_nothing_else_are_timed() -> None:
     steps = [(0, 1), (90 * MS, 2), (120 * MS, 2), (160 * MS, 2), (400 * MS, 1), (410 * MS, 2)]
     assert step_intervals_ms(steps, 2) == [30.0, 40.0]
