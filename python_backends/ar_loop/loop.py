@@ -29,6 +29,8 @@ from python_backends.scheduling.prefixes import EVERYBODY, Prefixes
 from python_backends.slot_engine.command import StepEngine
 
 DEFAULT_STEP_S = 0.02
+LOOK_S = 0.05
+"""How often callers are looked at; a request asks the server less often still."""
 
 
 class DecodeLoop:
@@ -54,6 +56,7 @@ class DecodeLoop:
         self._meters = meters or Meters()
         self._inbox = Inbox()
         self._step_s = DEFAULT_STEP_S
+        self._look_at = clock()
         self._launched: list[Flight] = []
         self._landed_after_s: list[float] = []
         self._ending: dict[Request, StageError] = {}
@@ -203,7 +206,11 @@ class DecodeLoop:
             self._task.after_step(len(drawn))
 
     def _look(self) -> None:
-        """See who is gone, while a step is under way: asking the server takes its time."""
+        """See who is gone, every now and then, while a step is under way: asking takes its time."""
+        now = self._clock()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
         for member in self.members():
             request = member.payload.request
             if not request.is_open:

@@ -229,6 +229,7 @@ def test_a_caller_that_vanished_frees_its_slot(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("python_backends.bridge.request.POLL_INTERVAL_S", 0.0)
+    monkeypatch.setattr("python_backends.ar_loop.loop.LOOK_S", 0.0)
     bench.arrive([1], goal=1000)
     bench.step()
     bench.senders[0].cancelled = True
