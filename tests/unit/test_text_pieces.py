@@ -40,6 +40,10 @@ def test_pieces_do_not_depend_on_how_the_text_arrives(seed: int) -> None:
         ("Fries (the large ones.) Anything else?", ["Fries (the large ones.)", "Anything else?"]),
         ("Well... That was it... Bye.", ["Well...", "That was it...", "Bye."]),
         ("1. Burger. 2. Fries. Done.", ["1. Burger.", "2. Fries.", "Done."]),
+        ("Hi, Dr. Smith. Bye.", ["Hi, Dr. Smith.", "Bye."]),
+        ("Take St. Paul Road No. 5. Bye.", ["Take St. Paul Road No. 5.", "Bye."]),
+        ("Sorry. No. I cannot.", ["Sorry.", "No.", "I cannot."]),
+        ("So do I. J. R. Tolkien, e.g. too.", ["So do I.", "J. R. Tolkien, e.g. too."]),
         ("... ... Okay then! Bye.", ["... ... Okay then!", "Bye."]),
     ],
 )
