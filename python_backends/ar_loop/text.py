@@ -159,3 +159,18 @@ class PieceSplitter:
         if not self._pieces:
             return at + 1 >= MIN_FIRST_CHARS
         return mark in SENTENCE_ENDS or at + 1 >= MIN_CLAUSE_CHARS
+
+
+def parts(text: str) -> list[str]:
+    """A text of any length as pieces of MAX_PIECE_CHARS at most, as whole sentences where they fit.
+
+    `speak` takes one of them at a time: a request there is one piece, of 20 s at most.
+    """
+    splitter = PieceSplitter()
+    joined: list[str] = []
+    for piece in [*splitter.add(text), splitter.rest()]:
+        if joined and len(joined[-1]) + 1 + len(piece) <= MAX_PIECE_CHARS:
+            joined[-1] += f"\n{piece}"  # what began a line, as items do, begins one still
+        else:
+            joined.append(piece)
+    return [part for part in joined if part]
