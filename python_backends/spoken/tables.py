@@ -30,6 +30,12 @@ LARGE = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "bn":
 
 MONTHS = (*month_name[1:], *month_abbr[1:], "Sept")
 
+COMPARED = (
+    *("as", "more", "less", "fewer", "the", "speed", "faster", "slower", "bigger", "larger"),
+    *("smaller", "better", "worse", "higher", "lower", "longer", "shorter", "cheaper", "greater"),
+)
+"""What "2x" before it is "two times" for; before a thing it is a count."""
+
 PERIODS = {
     "s": "second",
     "sec": "second",
@@ -76,6 +82,8 @@ UNITS = {
     "dB": ("decibel", "decibels"),
     "kPa": ("kilopascal", "kilopascals"),
     "ha": ("hectare", "hectares"),
+    "tsp": ("teaspoon", "teaspoons"),
+    "tbsp": ("tablespoon", "tablespoons"),
 }
 
 ABBREVIATIONS: tuple[tuple[str, Said], ...] = (
@@ -90,6 +98,7 @@ ABBREVIATIONS: tuple[tuple[str, Said], ...] = (
     (r"\bAppt\.", "appointment"),
     (r"(?<!\w)p\.(?=\s?\d)", "page"),
     (r"\b401\(?k\b\)?", "4 O 1 K"),
+    (r"\b[Cc]trl\b", "control"),
     (r"\bC\+\+", "C plus plus"),
     (r"\b([A-G])#(?!\w)", r"\1 sharp"),
     (r"(?<![\w$])\$(?=\s)", "dollar"),
