@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -15,6 +16,7 @@ from client.record import TurnRecord
 from client.report import TurnReport, figures, require
 from client.turns import TurnChunk, TurnClient, TurnOptions, TurnStream, Utterance
 from python_backends.ar_loop.prompt import parse_history
+from python_backends.ar_loop.text import parts
 from python_backends.errors import InvalidInput, StageError
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
@@ -35,14 +37,25 @@ def transcribe(arguments: Namespace) -> None:
 def speak(arguments: Namespace) -> None:
     """Have a text spoken into a file."""
     with _client(arguments) as client, progress.status("speaking"):
-        stream = client.speak(
-            arguments.text, traceparent=arguments.traceparent, options=_options(arguments)
-        )
-        record = _received(stream, arguments)
-    if not record.speech_s:
+        records = [
+            _spoken_part(client, *part, arguments) for part in enumerate(parts(arguments.text))
+        ]
+    speech = [record.speech for record in records if record.speech.size]
+    if not speech:
         raise InvalidInput(f"there is nothing to say in {arguments.text!r}")
-    _write_speech(record, arguments.out)
-    out.print(figures(TurnReport.of(record), record))
+    audio.write(arguments.out, np.concatenate(speech), records[0].sample_rate_hz)
+    out.print(Text(f"written     {arguments.out}"))
+    for record in records:
+        out.print(figures(TurnReport.of(record), record))
+
+
+def _spoken_part(client: TurnClient, number: int, part: str, arguments: Namespace) -> TurnRecord:
+    """One request of `speak`, which takes one piece; later parts have trace files of their own."""
+    stream = client.speak(part, traceparent=arguments.traceparent, options=_options(arguments))
+    file = arguments.otlp_file
+    if file and number:
+        file = file.with_stem(f"{file.stem}-{number + 1}")
+    return _received(stream, Namespace(**{**vars(arguments), "otlp_file": file}))
 
 
 def turn(arguments: Namespace) -> None:

@@ -26,7 +26,7 @@ _STATISTICS_UTTERANCES: Final = 800
 _VOICED_HZ: Final = 60.0
 _LEAST_VOICED_FRAMES: Final = 5
 _PHONEMES: Final = range(4, 220)
-_LAYOUT: Final = "3"
+_LAYOUT: Final = "4"
 """Changes when the cached file does."""
 
 

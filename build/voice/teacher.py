@@ -4,9 +4,7 @@ hibari (Apache-2.0, distilled from Kokoro-82M) reads phonemes aloud without diff
 autoregression; its durations, F0 and last hidden layer are what our own models learn to produce.
 """
 
-import json
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +13,9 @@ import numpy as np
 import onnx
 import onnxruntime
 from numpy.typing import NDArray
+
+from python_backends import spoken
+from python_backends.speech import SILENCE
 
 HIDDEN: Final = 256
 """Width of the teacher's last hidden layer."""
@@ -45,22 +46,14 @@ def model_path() -> Path:
 
 
 class Phonemizer:
-    """Text to phoneme ids by hibari's grapheme-to-phoneme rules; loads nothing but those."""
+    """Text to phoneme ids as the server reads it: see `python_backends.spoken`."""
 
     def __init__(self) -> None:
-        vocabulary = resources.files("hibari") / "assets" / "vocab.json"
-        self._ids: dict[str, int] = json.loads(vocabulary.read_text(encoding="utf-8"))
-
-    @cached_property
-    def _g2p(self) -> Any:
-        from hibari.g2p import G2P
-
-        return G2P()
+        self._read = spoken.Phonemizer()
 
     def __call__(self, text: str) -> NDArray[np.int64]:
         """Phoneme ids int64 [P] of a text, 0 at both ends."""
-        known = (self._ids[symbol] for symbol in self._g2p(text) if symbol in self._ids)
-        return np.array([0, *known, 0], np.int64)
+        return np.array([SILENCE, *self._read(text), SILENCE], np.int64)
 
 
 class Teacher:

@@ -1,5 +1,6 @@
 """Tokens to text, and text to pieces that can be spoken while the rest is still being thought."""
 
+import re
 from collections.abc import Callable, Sequence
 
 REPLACEMENT = "\ufffd"
@@ -7,6 +8,15 @@ SENTENCE_ENDS = ".!?"
 CLAUSE_ENDS = ".!?,;:"
 CLOSERS = "\"')]\u201d\u2019"
 """What may stand between a mark and the white space after it."""
+
+ABBREVIATION = re.compile(
+    r"\b(?:Mrs?|Ms|Dr|Prof|Rev|Gen|Gov|Sen|Capt|Lt|Sgt|St|Mt|Ft|(?<=[a-z] )No|vs|[eE]\.g|[iI]\.e"
+    r"|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec|approx|Fig|[A-HJ-Z])\.$"
+)
+"""What belongs to the word after it: alone, "St." is read as a street, and "Dr." with a pause.
+"No." may be an answer, so it counts inside a sentence only."""
+
+LONGEST_ABBREVIATION = 10
 
 MIN_FIRST_CHARS = 4
 MIN_CLAUSE_CHARS = 24
@@ -98,7 +108,8 @@ class PieceSplitter:
     """Cuts growing text into clause-sized pieces: the first one short, later ones up to a sentence.
 
     A mark only ends a piece when white space follows it, or its closing quote, so "3.50" and "3:05"
-    stay whole; and only when something was said, so "1." stays with what it numbers.
+    stay whole; only when something was said, so "1." stays with what it numbers; and not behind an
+    abbreviation, so "Dr." stays with the name.
     """
 
     def __init__(self) -> None:
@@ -139,8 +150,27 @@ class PieceSplitter:
         return at
 
     def _speakable(self, at: int, mark: str) -> bool:
+        if mark == "." and ABBREVIATION.search(
+            self._text[max(0, at - LONGEST_ABBREVIATION) : at + 1]
+        ):
+            return False
         if not any(map(str.isalpha, self._text[:at])):
             return False
         if not self._pieces:
             return at + 1 >= MIN_FIRST_CHARS
         return mark in SENTENCE_ENDS or at + 1 >= MIN_CLAUSE_CHARS
+
+
+def parts(text: str) -> list[str]:
+    """A text of any length as pieces of MAX_PIECE_CHARS at most, as whole sentences where they fit.
+
+    `speak` takes one of them at a time: a request there is one piece, of 20 s at most.
+    """
+    splitter = PieceSplitter()
+    joined: list[str] = []
+    for piece in [*splitter.add(text), splitter.rest()]:
+        if joined and len(joined[-1]) + 1 + len(piece) <= MAX_PIECE_CHARS:
+            joined[-1] += f"\n{piece}"  # what began a line, as items do, begins one still
+        else:
+            joined.append(piece)
+    return [part for part in joined if part]

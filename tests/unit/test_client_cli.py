@@ -68,6 +68,16 @@ def test_speak_writes_a_wav(tmp_path: Path) -> None:
         assert sound.getnframes() == 90
 
 
+def test_a_long_text_is_spoken_in_parts_whose_sounds_follow_each_other(tmp_path: Path) -> None:
+    """Public case H5."""
+    out = tmp_path / "speech.wav"
+    text = "This is one sentence of a long story. " * 20
+    with serving(two_pieces) as (fake, address):
+        assert main(["speak", text, "--server", address, "--out", str(out)]) == 0
+    with wave.open(str(out)) as sound:
+        assert sound.getnframes() == 90 * len(fake.requests) > 90
+
+
 def refused(request: Any, context: Any) -> Iterator[Message]:
     yield failure(request, "[tristage code=OVERLOADED stage=turn] 64 turns [are] running")
 

@@ -1,5 +1,8 @@
 """The prosody task: pieces of a turn, read on an engine that draws the same for everybody."""
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -7,8 +10,9 @@ from python_backends.ar_loop.loop import DecodeLoop
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.tasks.intone import Intone
 from python_backends.bridge import Request
-from python_backends.pieces import LAST_PIECE
+from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.slot_engine.command import Command, Drawn, Result, to_inputs
+from python_backends.spoken import Phonemizer
 from tests import fakes
 
 SETTINGS = LoopSettings(
@@ -40,10 +44,21 @@ class SteadyEngine:
         return Drawn(tokens, np.zeros(len(rows), np.float32))
 
 
+def phonemes(line: str) -> list[int]:
+    if "①" in line:
+        return [int("①")]
+    return [ord(letter) for letter in line if letter.isalpha()]
+
+
+@cache
+def phonemizer() -> Phonemizer:
+    return Phonemizer()
+
+
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[str], list[int]] = phonemes) -> None:
         self.engine = SteadyEngine()
-        self.loop = DecodeLoop(Intone(phonemes, SETTINGS), [self.engine], SETTINGS)
+        self.loop = DecodeLoop(Intone(read, SETTINGS), [self.engine], SETTINGS)
         self.left: list[str] = []
 
     def arrive(
@@ -67,12 +82,6 @@ class Bench:
     def run(self) -> None:
         while self.loop.members():
             self.step()
-
-
-def phonemes(line: str) -> list[int]:
-    if "①" in line:
-        return [int("①")]
-    return [ord(letter) for letter in line if letter.isalpha()]
 
 
 @pytest.fixture
@@ -126,3 +135,23 @@ def test_the_largest_seed_is_taken_for_every_piece(bench: Bench) -> None:
     senders = [bench.arrive("a", n, last=n == 1, seed=2**63 - 1) for n in range(2)]
     bench.run()
     assert all(sender.error() == "" for sender in senders)
+
+
+@pytest.mark.parametrize(
+    "line", ["", " ", "\n", "...", "?!", "\u2014", "👍", "你好", "```\nx\n```"]
+)
+def test_what_cannot_be_said_is_answered_at_once_and_without_sound(line: str) -> None:
+    """Public cases H1 and H3."""
+    bench = Bench(phonemizer())
+    sender = bench.arrive(line)
+    assert not bench.loop.members()
+    assert sender.values()[0]["PIECE"][0].tolist() == [0, 0, LAST_PIECE | NO_SOUND]
+
+
+@pytest.mark.parametrize("line", ["hello", "3", "**5%** 👍", "https://example.com", "①"])
+def test_what_can_be_said_is_spoken_without_a_mark_at_its_end(line: str) -> None:
+    """Public case H2."""
+    bench = Bench(phonemizer())
+    sender = bench.arrive(line)
+    bench.run()
+    assert len(sender.values()[0]["PROSODY"][0]) > 2

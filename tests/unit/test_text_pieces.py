@@ -2,10 +2,17 @@
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
-from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
+from python_backends.ar_loop.text import (
+    MAX_PIECE_CHARS,
+    Detokenizer,
+    PieceSplitter,
+    StopStrings,
+    parts,
+)
 
 ANSWER = "Got it, two cheeseburgers and a large Coke. That is $3.50, ready at 3:05. Anything else?"
 
@@ -40,6 +47,10 @@ def test_pieces_do_not_depend_on_how_the_text_arrives(seed: int) -> None:
         ("Fries (the large ones.) Anything else?", ["Fries (the large ones.)", "Anything else?"]),
         ("Well... That was it... Bye.", ["Well...", "That was it...", "Bye."]),
         ("1. Burger. 2. Fries. Done.", ["1. Burger.", "2. Fries.", "Done."]),
+        ("Hi, Dr. Smith. Bye.", ["Hi, Dr. Smith.", "Bye."]),
+        ("Take St. Paul Road No. 5. Bye.", ["Take St. Paul Road No. 5.", "Bye."]),
+        ("Sorry. No. I cannot.", ["Sorry.", "No.", "I cannot."]),
+        ("So do I. J. R. Tolkien, e.g. too.", ["So do I.", "J. R. Tolkien, e.g. too."]),
         ("... ... Okay then! Bye.", ["... ... Okay then!", "Bye."]),
     ],
 )
@@ -66,6 +77,21 @@ def test_a_mark_far_behind_does_not_make_a_piece_too_long(size: int) -> None:
     pieces = split([line[at : at + size] for at in range(0, len(line), size)])
     assert all(len(piece) <= 160 for piece in pieces)
     assert pieces == split([line])
+
+
+@pytest.mark.parametrize("size", [0, 1, 42, 146, 374, 3000])
+def test_parts_are_as_few_whole_sentences_as_fit_and_nothing_is_lost(size: int) -> None:
+    """Public case H5."""
+    text = (ANSWER + " ") * 40
+    text = text[:size].strip()
+    found = parts(text)
+    assert " ".join(found).split() == text.split()
+    assert all(0 < len(part) <= MAX_PIECE_CHARS for part in found)
+    assert all(len(one) + len(two) > MAX_PIECE_CHARS // 2 for one, two in pairwise(found))
+
+
+def test_items_of_a_list_stay_on_lines_of_their_own() -> None:
+    assert parts("To buy:\n- milk.\n- tea.") == ["To buy:\n- milk.\n- tea."]
 
 
 def as_utf8(ids: list[int]) -> str:

@@ -1,8 +1,6 @@
 """`prosody`: a piece of text to phonemes, each with a duration and a pitch."""
 
-import json
 from collections.abc import Callable
-from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.scheduling.arrived import ArrivedInOrder
 from python_backends.slot_engine.command import Sampling, Tokens
 from python_backends.speech import FRAMES_PER_TICK, SILENCE
+from python_backends.spoken import Phonemizer
 
 CHARACTERS_A_PHONEME = 8
 """Longer text is refused before it is looked at: reading a megabyte aloud takes seconds."""
@@ -35,7 +34,7 @@ class Intone:
 
     @classmethod
     def load(cls, settings: LoopSettings) -> "Intone":
-        """With the G2P of the hibari package."""
+        """With the words and phonemes of `spoken`."""
         return cls(Phonemizer(), settings)
 
     def open(self, request: Request) -> list[Sequence]:
@@ -136,23 +135,6 @@ class Melody(Sequence):
         frames = np.maximum(drawn[:, 0], 1) * FRAMES_PER_TICK
         prosody = np.stack([self._phonemes, frames, drawn[:, 1]], axis=1).astype(np.int32)
         self._task.answer(self.request, prosody, silent=False, started_ns=self._started_ns)
-
-
-class Phonemizer:
-    """English text to phoneme ids of the hibari/Kokoro alphabet."""
-
-    def __init__(self) -> None:
-        from hibari.g2p import G2P
-
-        self._g2p = G2P(british=False)
-        vocabulary = resources.files("hibari") / "assets" / "vocab.json"
-        self._ids: dict[str, int] = json.loads(vocabulary.read_text(encoding="utf-8"))
-
-    def __call__(self, line: str) -> list[int]:
-        """Ids of what can be pronounced; empty for punctuation, emoji and blanks alone."""
-        if not any(character.isalnum() for character in line):
-            return []
-        return [self._ids[symbol] for symbol in self._g2p(line) if symbol in self._ids]
 
 
 def _piece(request: Request) -> NDArray[np.int32]:
