@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import Request
 from python_backends.diffusion_lock.chunks import VocoderInput, plan
-from python_backends.diffusion_lock.score import Score
+from python_backends.diffusion_lock.score import Key, Score
 from python_backends.errors import InvalidInput, StageError
 from python_backends.pieces import LAST_CHUNK, LAST_PIECE, NO_SOUND
 
@@ -24,6 +24,7 @@ class Piece:
     number: int
     flags: int
     score: Score | None = None
+    key: Key | None = None
     error: StageError | None = None
     """Why it will not be answered with sound."""
 
@@ -32,6 +33,12 @@ class Piece:
 
     queued_s: float = 0.0
     """Since when it has waited to be decoded."""
+
+    began_s: float = 0.0
+    """When its first step was begun."""
+
+    company: int = 0
+    """The most members that shared a call with it, itself included."""
 
     made_s: float | None = None
     """When its sound was ready to leave."""
@@ -52,6 +59,11 @@ class Piece:
     @property
     def turn(self) -> str:
         return self.request.turn
+
+    @property
+    def seed(self) -> int:
+        """Of its noise."""
+        return self.request.options.seed
 
     @property
     def is_last(self) -> bool:
