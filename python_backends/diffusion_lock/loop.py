@@ -12,9 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.diffusion_lock.chunks import VocoderInput
@@ -62,7 +59,8 @@ class AcousticLoop:
         self._open: set[Piece] = set()
         self._made: list[Piece] = []
         self._work: Work[Piece] | None = None
-        self._work_began_s = 0.0
+        self._work_began_s = self._work_ended_s = 0.0
+        self._seated: tuple[Piece, ...] = ()  # of the work before; they go on, if nobody pauses
         self._piece_s = FIRST_GUESS_S
 
     def run(self, inbox: Inbox) -> None:
@@ -140,7 +138,10 @@ class AcousticLoop:
 
     def _start(self) -> None:
         """Start the next work, if none is under way. Pieces whose callers are gone leave first."""
-        if self._work is not None or not self._sharing.waiting:
+        if self._work is not None:
+            return
+        if not self._sharing.waiting:
+            self._seated = ()
             return
         for piece in [piece for piece in self._open if piece.request.cancelled]:
             self._lose(piece, _gone())
@@ -149,22 +150,25 @@ class AcousticLoop:
         if work is None:
             return
         self._work, self._work_began_s = work, now
-        for piece in work.joined:
-            self._note_joined(piece, len(work.members), now)
+        self._seat(work.members, now)
         future = self._compute.submit(work.run)
         future.add_done_callback(lambda done: self._inbox.put(Wake(_Done(work, done))))
         for piece in work.joined:
             self._meters.observe("lock_seconds", now - piece.queued_s)
             self._meters.observe("queue_seconds", now - piece.request.arrived_ns / 1e9)
 
-    def _note_joined(self, piece: Piece, members: int, now: float) -> None:
-        assert piece.key is not None
-        piece.began_s = now
-        about = {"members": members, "frames": piece.key.frames}
-        piece.note("queue", piece.request.arrived_ns / 1e9, now, **about)
+    def _seat(self, members: tuple[Piece, ...], now: float) -> None:
+        """Members of the work before that are not in this one pause; the others go on."""
+        for piece in self._seated:
+            if piece not in members:
+                piece.rest(self._work_ended_s)
+        for piece in members:
+            if piece not in self._seated:
+                piece.begin(now, len(members))
+        self._seated = ()
 
     def _done(self, work: Work[Piece], outcomes: Sequence[Outcome | None]) -> None:
-        now = self._clock()
+        now = self._work_ended_s = self._clock()
         self._work = None
         self._meters.step(now - self._work_began_s)
         self._sharing.finish()
@@ -175,16 +179,11 @@ class AcousticLoop:
             elif isinstance(outcome, StageError):
                 self._lose(piece, outcome)
             elif outcome is not None:
-                self._arrive(piece, outcome, now)
-
-    def _arrive(self, piece: Piece, frames: NDArray[np.float32], now: float) -> None:
-        """A piece has made its last step."""
-        assert piece.key is not None
-        self._piece_s = now - piece.began_s
-        about = {"members": piece.company, "steps": piece.key.steps, "solver": piece.key.solver}
-        piece.note("compute", piece.began_s, now, **about)
-        piece.frames = frames
-        self._made.append(piece)
+                piece.rest(now)
+                piece.frames, self._piece_s = outcome, piece.computed_s
+                self._made.append(piece)
+            else:
+                self._seated += (piece,)
 
     def _emit(self) -> None:
         """Send what is made, or hold it back for earlier pieces of its turn."""

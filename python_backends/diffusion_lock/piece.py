@@ -35,7 +35,13 @@ class Piece:
     """Since when it has waited to be decoded."""
 
     began_s: float = 0.0
-    """When its first step was begun."""
+    """When it was begun, or gone on with after a pause."""
+
+    rested_s: float | None = None
+    """Since when it has paused, or been decoded."""
+
+    computed_s: float = 0.0
+    """How long it was computed, pauses left out."""
 
     company: int = 0
     """The most members that shared a call with it, itself included."""
@@ -86,6 +92,21 @@ class Piece:
             what, int(start_s * 1e9), int(end_s * 1e9), piece=self.number, **more
         )
         self.spans.append(span)
+
+    def begin(self, now: float, members: int) -> None:
+        """Its first call, or the first one after a pause, is made together with others."""
+        assert self.key is not None
+        since_s = self.request.arrived_ns / 1e9 if self.rested_s is None else self.rested_s
+        self.note("queue", since_s, now, members=members, frames=self.key.frames)
+        self.began_s = now
+
+    def rest(self, now: float) -> None:
+        """Its last call, or the last one before a pause, has been made."""
+        assert self.key is not None
+        about = {"members": self.company, "steps": self.key.steps, "solver": self.key.solver}
+        self.note("compute", self.began_s, now, **about)
+        self.computed_s += now - self.began_s
+        self.rested_s = now
 
     def responses(self, source: VocoderInput) -> Iterator[dict[str, NDArray[Any]]]:
         """One response a chunk."""

@@ -65,7 +65,7 @@ class FlowSteps(Generic[M]):
 
     def __init__(self, graphs: FlowGraphs) -> None:
         self._graphs = graphs
-        self._seated: list[Flight[M]] = []
+        self._seated: list[Trajectory] = []
         self._condition: NDArray[np.float32] | None = None
 
     def advance(self, flights: Flights[M]) -> list[Outcome | None]:
@@ -89,15 +89,15 @@ class FlowSteps(Generic[M]):
         times = np.array([one.t for one in moving], np.float32)
         frames = [len(one.x) for one in moving]
         x = stacked([one.x for one in moving])
-        velocity = self._graphs.velocity(x, times, self._conditions(flights), frames)
+        velocity = self._graphs.velocity(x, times, self._conditions(moving), frames)
         for row, one in enumerate(moving):
             one.advance(velocity[row, : frames[row]])
 
-    def _conditions(self, flights: Flights[M]) -> NDArray[np.float32]:
+    def _conditions(self, moving: list[Trajectory]) -> NDArray[np.float32]:
         """[B, padded frames, 128]; made anew when members have come or gone."""
-        if self._condition is None or self._seated != list(flights):
-            self._seated = list(flights)
-            self._condition = stacked([one.moving.condition for one in flights])
+        if self._condition is None or self._seated != moving:
+            self._seated = moving
+            self._condition = stacked([one.condition for one in moving])
         return self._condition
 
 

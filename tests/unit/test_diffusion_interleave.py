@@ -1,5 +1,6 @@
 """The model `acoustic` with `mode: interleave`: members at different steps share a call."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,11 @@ def test_a_first_piece_takes_the_next_step_and_the_later_one_goes_on_afterwards(
     assert interleaved.flow.lengths == [[40]] * 2 + [[120]] * 4 + [[40]] * 2
     assert interleaved.flow.times == [[0], [0.25], [0], [0.25], [0.5], [0.75], [0.5], [0.75]]
     assert len(interleaved.flow.conditions) == 3
+    spans = [json.loads(entry) for entry in later.values()[0]["EVENTS"][0]]
+    assert [span["what"] for span in spans] == ["queue", "compute", "queue", "compute"]
+    ends = [moment for span in spans for moment in (span["start_ns"], span["end_ns"])]
+    assert ends == sorted(ends), "a pause is waiting and not computing"
+    assert all(spans[n]["end_ns"] == spans[n + 1]["start_ns"] for n in range(3))
 
 
 @pytest.mark.parametrize("step", range(4))
