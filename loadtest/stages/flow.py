@@ -96,6 +96,10 @@ class Laws:
     max_difference: float = 0.0
     """Of any value of a piece's frames from those of the piece alone."""
 
+    def far(self, difference: float) -> None:
+        """A piece was so far from itself alone."""
+        self.max_difference = max(self.max_difference, difference)
+
 
 def flow(folder: Path, rounds: int, progress: Progress) -> Found:
     """Every scheduler, load and mix of keys, in turns; a round before the first warms up."""
@@ -144,8 +148,7 @@ class _Bench:
             elif mode == ALONE:
                 self._piece_s[keys] = 1 / cell.pieces_per_s
         for mode in (LOCK, INTERLEAVE):
-            far = max(map(_difference, frames[mode], frames[ALONE], strict=True))
-            self.laws.max_difference = max(self.laws.max_difference, far)
+            self.laws.far(largest_difference(frames[mode], frames[ALONE]))
 
     def _run(self, mode: str, given: Sequence[Piece]) -> Cell:
         self._graphs.calls.clear()
@@ -236,8 +239,12 @@ def cell_of(given: Sequence[Piece]) -> Cell:
     return Cell(percentile(took_ms, 0.5), percentile(took_ms, 0.95), len(given) / lasted_s)
 
 
-def _difference(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    return float(np.abs(one - other).max())
+def largest_difference(
+    some: Sequence[NDArray[np.float32]], others: Sequence[NDArray[np.float32]]
+) -> float:
+    """Between any two values of the same piece."""
+    pairs = zip(some, others, strict=True)
+    return max(float(np.abs(one - other).max()) for one, other in pairs)
 
 
 def law_figures(laws: Laws) -> dict[str, float | None]:

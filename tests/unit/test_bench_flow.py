@@ -22,6 +22,7 @@ from loadtest.stages.flow import (
     cell_figures,
     cell_of,
     evaluation_times,
+    largest_difference,
     pieces,
     serve,
     spread,
@@ -178,3 +179,12 @@ def test_figures_are_medians_and_ratios_of_each_round() -> None:
     assert found[f"flow_lock_by_alone_{where}_pieces_per_s"] == 2
     assert len(found) == len(KEYS) * len(ARRIVALS) * 3 * 5
     assert told(made)[f"lock_{where}"] == {"p50_ms": 40, "p95_ms": 60, "pieces_per_s": 3}
+
+
+def test_the_difference_is_that_of_the_worst_value_of_the_worst_piece() -> None:
+    some = [np.zeros((3, 2), np.float32), np.zeros((5, 2), np.float32)]
+    others = [np.full((3, 2), 0.25, np.float32), np.zeros((5, 2), np.float32)]
+    others[1][4, 1] = -0.5
+    assert largest_difference(some, others) == 0.5
+    with pytest.raises(ValueError, match="zip"):
+        largest_difference(some, others[:1])
