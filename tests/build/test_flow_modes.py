@@ -8,7 +8,6 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from loadtest.stages.flow import MIXED, Piece, evaluation_times, pieces, serve
 from loadtest.stages.flow_graphs import (
     CONDITION,
     STEP,
@@ -17,6 +16,7 @@ from loadtest.stages.flow_graphs import (
     lock_violations,
     step_violations,
 )
+from loadtest.stages.flow_pieces import MIXED, Piece, evaluation_times, pieces, serve
 from python_backends.diffusion_lock.chunks import VocoderInput
 from python_backends.diffusion_lock.graphs import FlowGraphs
 from python_backends.diffusion_lock.sharing import MODES

@@ -7,28 +7,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from loadtest.stages.flow import (
+from loadtest.stages.flow import ARRIVALS, JUDGED, Cells, cell_figures, largest_difference, told
+from loadtest.stages.flow_device import DeviceCalls, on_device
+from loadtest.stages.flow_graphs import StepCall, lock_violations, step_violations
+from loadtest.stages.flow_pieces import (
     ALONE,
-    ARRIVALS,
     INTERLEAVE,
-    JUDGED,
     KEYS,
     LOCK,
     MIXED,
     MODES,
     Cell,
-    Cells,
     Piece,
-    cell_figures,
     cell_of,
     evaluation_times,
-    largest_difference,
     pieces,
     serve,
     spread,
-    told,
 )
-from loadtest.stages.flow_graphs import StepCall, lock_violations, step_violations
 from python_backends.diffusion_lock.graphs import CONDITION_WIDTH, FlowGraphs
 from python_backends.diffusion_lock.score import Key
 from python_backends.diffusion_lock.sharing import MODES as SHARINGS
@@ -188,3 +184,18 @@ def test_the_difference_is_that_of_the_worst_value_of_the_worst_piece() -> None:
     assert largest_difference(some, others) == 0.5
     with pytest.raises(ValueError, match="zip"):
         largest_difference(some, others[:1])
+
+
+def test_on_the_device_members_share_the_cost_of_a_call_and_long_ones_pay_more() -> None:
+    device = DeviceCalls()
+    assert device.cost_s(4, 80) == pytest.approx(0.012)
+    assert device.cost_s(4, 96) == pytest.approx(0.012 * 1.6)
+
+
+def test_on_the_device_interleaving_brings_first_chunks_earlier() -> None:
+    """The claim of the mode, where a call has a cost of its own; pieces of mixed keys gain most."""
+    found = on_device(rounds=1)
+    for keys, load in ((keys, load) for keys in KEYS for load in ("0.8", "1.5")):
+        by_lock = found[f"flow_device_interleave_by_lock_{keys}_load_{load}_p50"]
+        assert by_lock is not None
+        assert by_lock < (0.9 if keys == MIXED else 1.0)
