@@ -33,7 +33,7 @@ FIGURES: Mapping[Name, Figure] = {
         "HISTOGRAM", "Seconds from a window's features being ready to the pass that took it", WAIT_S
     ),
     "lock_seconds": Figure(
-        "HISTOGRAM", "Seconds from a piece being queued to the batch it was locked into", WAIT_S
+        "HISTOGRAM", "Seconds from a piece being queued to its first step", WAIT_S
     ),
     "step_seconds": Figure(
         "HISTOGRAM",

@@ -1,127 +1,94 @@
 """The flow decoder run for a locked batch; a member that fails fails alone."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from python_backends.diffusion_lock.graphs import FlowGraphs, stacked
 from python_backends.diffusion_lock.noise import Stream, normal
-from python_backends.diffusion_lock.piece import Piece
 from python_backends.diffusion_lock.score import Key, Score
 from python_backends.diffusion_lock.solver import SOLVERS
 from python_backends.errors import Cancelled, StageError, StageFailed
 from python_backends.speech import CHANNELS, LATENT
 
-Call = Callable[
-    [str, Mapping[str, NDArray[Any]], Sequence[str]],
-    dict[str, NDArray[Any]],
-]
-"""`bridge.call`."""
-
 Outcome = NDArray[np.float32] | StageError
-
-ROUNDING = 16
-"""Batches are padded to multiples of this many frames, so that few shapes occur."""
-
-CONDITION_WIDTH = 128
-PADDING_PITCH = -1
-"""Marks a phoneme that is padding."""
+"""Frames [T, 66], or why there are none."""
 
 QUIETEST_RMS = 1e-3
 """Latents have unit variance each; all of them near zero is not speech."""
 
 
+class Member(Protocol):
+    """What a decoder must know of a piece."""
+
+    number: int
+    score: Score | None
+    key: Key | None
+    error: StageError | None
+    """Why nobody waits for it any more."""
+
+    @property
+    def seed(self) -> int:
+        """Of its noise."""
+
+
 class FlowDecoder:
-    """Calls the condition model once and the step model once per velocity evaluation."""
+    """Takes a batch from noise to frames: one condition call, one step call an evaluation."""
 
-    def __init__(self, call: Call, condition_model: str, step_model: str) -> None:
-        self._call = call
-        self._condition_model = condition_model
-        self._step_model = step_model
+    def __init__(self, graphs: FlowGraphs) -> None:
+        self._graphs = graphs
 
-    def decode(self, key: Key, pieces: Sequence[Piece]) -> list[Outcome]:
-        """Frames [T, 66] of each piece, or its error."""
+    def decode(self, key: Key, members: Sequence[Member]) -> list[Outcome]:
+        """Frames [T, 66] of each member, or its error."""
         try:
-            return self._together(key, pieces)
+            return self._together(key, members)
         except StageError as error:
-            if len(pieces) == 1:
+            if len(members) == 1:
                 return [error]
-        return [self._alone(key, piece) for piece in pieces]
+        return [self._alone(key, member) for member in members]
 
-    def _alone(self, key: Key, piece: Piece) -> Outcome:
+    def _alone(self, key: Key, member: Member) -> Outcome:
+        if member.error is not None:
+            return member.error
         try:
-            return self._together(key, [piece])[0]
+            return self._together(key, [member])[0]
         except StageError as error:
             return error
 
-    def _together(self, key: Key, pieces: Sequence[Piece]) -> list[Outcome]:
-        scores = list(map(_score, pieces))
-        length = np.array([[score.frames] for score in scores], np.int64)
-        rows = -(-int(length.max()) // ROUNDING) * ROUNDING
-        condition = self._condition(scores, rows)
+    def _together(self, key: Key, members: Sequence[Member]) -> list[Outcome]:
+        scores = list(map(score_of, members))
+        frames = [score.frames for score in scores]
+        condition = self._graphs.condition(scores)
 
         def velocity(x: NDArray[np.float32], t: NDArray[np.float32]) -> NDArray[np.float32]:
-            if all(piece.error for piece in pieces):
+            if all(member.error for member in members):
                 raise Cancelled("nobody waits for this batch any more")
-            inputs: dict[str, NDArray[Any]] = {
-                "X": x,
-                "TIME": t[:, None],
-                "CONDITION": condition,
-                "LENGTH": length,
-            }
-            return self._one(self._step_model, inputs, "VELOCITY", x.shape)
+            return self._graphs.velocity(x, t, condition, frames)
 
-        x = SOLVERS[key.solver](velocity, _start(pieces, scores, rows), key.steps)
-        return [_sound(x[row, score.breath : score.frames]) for row, score in enumerate(scores)]
-
-    def _condition(self, scores: Sequence[Score], rows: int) -> NDArray[np.float32]:
-        """[B, rows, 128]."""
-        phonemes = max(len(score.phoneme) for score in scores)
-        inputs: dict[str, NDArray[Any]] = {
-            "PHONEME": np.zeros((len(scores), phonemes), np.int64),
-            "PITCH": np.full((len(scores), phonemes), PADDING_PITCH, np.int64),
-            "FRAME_PHONEME": np.zeros((len(scores), rows), np.int64),
-            "FRAME_POSITION": np.zeros((len(scores), rows, 3), np.float32),
-        }
-        for row, score in enumerate(scores):
-            inputs["PHONEME"][row, : len(score.phoneme)] = score.phoneme
-            inputs["PITCH"][row, : len(score.pitch)] = score.pitch
-            inputs["FRAME_PHONEME"][row, : score.frames] = score.frame_phoneme
-            inputs["FRAME_POSITION"][row, : score.frames] = score.frame_position
-        shape = (len(scores), rows, CONDITION_WIDTH)
-        return self._one(self._condition_model, inputs, "CONDITION", shape)
-
-    def _one(
-        self, model: str, inputs: Mapping[str, NDArray[Any]], output: str, shape: tuple[int, ...]
-    ) -> NDArray[np.float32]:
-        """Call a model for one output of a known shape."""
-        found: NDArray[np.float32] = self._call(model, inputs, [output])[output]
-        if found.shape != shape:
-            raise StageFailed(
-                f"model {model!r} answered {output} {list(found.shape)}; {list(shape)} was expected"
-            )
-        return found
+        x = SOLVERS[key.solver](velocity, stacked(list(map(start, members))), key.steps)
+        return [spoken(x[row, : frames[row]], score) for row, score in enumerate(scores)]
 
 
-def _score(piece: Piece) -> Score:
-    assert piece.score is not None, "a piece without sound was queued"
-    return piece.score
+def score_of(member: Member) -> Score:
+    """What a queued member says."""
+    assert member.score is not None, "a piece without sound was queued"
+    return member.score
 
 
-def _start(pieces: Sequence[Piece], scores: Sequence[Score], rows: int) -> NDArray[np.float32]:
-    """Noise at time 0, [B, rows, 66], zero on padding."""
-    x = np.zeros((len(scores), rows, CHANNELS), np.float32)
-    for row, (piece, score) in enumerate(zip(pieces, scores, strict=True)):
-        seed = piece.request.options.seed
-        x[row, : score.frames] = normal(seed, piece.number, Stream.FLOW, (score.frames, CHANNELS))
-    return x
+def start(member: Member) -> NDArray[np.float32]:
+    """Its noise at time 0, [T, 66]."""
+    shape = (score_of(member).frames, CHANNELS)
+    return normal(member.seed, member.number, Stream.FLOW, shape)
 
 
-def _sound(frames: NDArray[np.float32]) -> Outcome:
-    """`frames` where they can be speech: never silence, or worse, that claims to be an answer."""
-    if not np.isfinite(frames).all():
+def spoken(frames: NDArray[np.float32], score: Score) -> Outcome:
+    """`frames` [T, 66] without the breath, where they can be speech: never silence, or worse, that
+    claims to be an answer."""
+    said = frames[score.breath :]
+    if not np.isfinite(said).all():
         return StageFailed("the flow decoder gave frames that are not finite")
-    if np.sqrt(np.mean(frames[:, :LATENT] ** 2)) < QUIETEST_RMS:
+    if np.sqrt(np.mean(said[:, :LATENT] ** 2)) < QUIETEST_RMS:
         return StageFailed("the flow decoder gave frames without content")
-    return frames.copy()
+    return said.copy()

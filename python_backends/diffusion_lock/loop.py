@@ -1,7 +1,8 @@
-"""The flow decoder behind locked batches.
+"""The flow decoder behind its queue.
 
-Pieces of one key start together and end together; one compute thread runs the batch, so that the
-loop sees arrivals and cancels meanwhile. Each piece leaves as chunks, in the order of its turn.
+Pieces share it in locked batches, or step by step (see `sharing`); one compute thread runs them, so
+that the loop sees arrivals and cancels meanwhile. Each piece leaves as chunks, in the order of its
+turn.
 """
 
 import math
@@ -14,30 +15,24 @@ from functools import partial
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.diffusion_lock.chunks import VocoderInput
-from python_backends.diffusion_lock.flow import Call, FlowDecoder, Outcome
+from python_backends.diffusion_lock.flow import Outcome
+from python_backends.diffusion_lock.graphs import Call, FlowGraphs
 from python_backends.diffusion_lock.piece import Piece
 from python_backends.diffusion_lock.score import Key, to_score
 from python_backends.diffusion_lock.settings import AcousticSettings
+from python_backends.diffusion_lock.sharing import MODES, Sharing, Work
 from python_backends.diffusion_lock.source import Voice
 from python_backends.diffusion_lock.turns import Turns
 from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
-from python_backends.scheduling.locked import LockedBatch
 
 FIRST_GUESS_S = 0.3
-"""A batch's duration before one was measured."""
+"""A piece's time from its first step to its last, before one was measured."""
 
 
 @dataclass(frozen=True)
-class _Batch:
-    key: Key
-    pieces: tuple[Piece, ...]
-    start_s: float
-
-
-@dataclass(frozen=True)
-class _Decoded:
-    batch: _Batch
-    done: "Future[list[Outcome]]"
+class _Done:
+    work: Work[Piece]
+    outcomes: "Future[Sequence[Outcome | None]]"
 
 
 class AcousticLoop:
@@ -55,15 +50,18 @@ class AcousticLoop:
         self._meters = meters or Meters()
         self._voice = voice
         self._clock = clock
-        self._flow = FlowDecoder(call, settings.condition_model, settings.step_model)
-        self._lock: LockedBatch[Key, Piece] = LockedBatch(
-            max_batch=settings.max_batch, patience_s=settings.patience_ms / 1000
+        graphs = FlowGraphs(call, settings.condition_model, settings.step_model)
+        patience_s = settings.patience_ms / 1000
+        self._sharing: Sharing[Piece] = MODES[settings.mode](
+            graphs, max_batch=settings.max_batch, patience_s=patience_s
         )
         self._turns = Turns(limit=settings.max_waiting, hold_s=settings.hold_s)
         self._open: set[Piece] = set()
         self._made: list[Piece] = []
-        self._batch: _Batch | None = None
-        self._batch_s = FIRST_GUESS_S
+        self._work: Work[Piece] | None = None
+        self._work_began_s = self._work_ended_s = 0.0
+        self._seated: tuple[Piece, ...] = ()  # of the work before; they go on, if nobody pauses
+        self._piece_s = FIRST_GUESS_S
 
     def run(self, inbox: Inbox) -> None:
         """Serve events until Closed; its thread ends with it."""
@@ -78,10 +76,10 @@ class AcousticLoop:
 
     def check_integrity(self) -> None:
         """Open pieces are exactly those that wait, run, or are held back."""
-        self._lock.check_integrity()
+        self._sharing.check_integrity()
         self._turns.check_integrity()
         assert all(piece.request.is_open for piece in self._open)
-        assert self._lock.waiting + len(self._lock.running) <= len(self._open)
+        assert self._sharing.waiting + len(self._sharing.running) <= len(self._open)
 
     def _serve(self, event: Event) -> bool:
         """Handle one event; False ends the loop."""
@@ -94,8 +92,8 @@ class AcousticLoop:
                     [piece for piece in self._open if piece.turn == turn],
                     Cancelled("the turn was cancelled while it was being spoken"),
                 )
-            case Wake(_Decoded(batch, done)) if batch is self._batch:
-                self._decoded(batch, done.result())
+            case Wake(_Done(work, outcomes)) if work is self._work:
+                self._done(work, outcomes.result())
             case Closed():
                 return False
         return True
@@ -125,54 +123,67 @@ class AcousticLoop:
         limit = self._settings.max_frames
         piece.score = to_score(piece.request.required("PROSODY"), limit)
         options = piece.request.options
-        key = Key(
+        piece.key = Key(
             piece.score.bucket(limit),
             options.steps or self._settings.steps,
             options.solver or self._settings.solver,
         )
         piece.queued_s = self._clock()
-        self._lock.add(piece, key, piece.queued_s, later_piece=piece.number > 0)
+        self._sharing.add(piece, piece.queued_s)
 
     def _retry_after_ms(self) -> int:
-        """When the batches now ahead will have left."""
-        batches = math.ceil(self._lock.waiting / self._settings.max_batch) + 1
-        return math.ceil(1000 * batches * self._batch_s)
+        """When those now ahead will have left."""
+        batches = math.ceil(self._sharing.waiting / self._settings.max_batch) + 1
+        return math.ceil(1000 * batches * self._piece_s)
 
     def _start(self) -> None:
-        """Lock the next batch, if none runs. Pieces whose callers are gone leave first."""
-        if self._batch is not None or not self._lock.waiting:
+        """Start the next work, if none is under way. Pieces whose callers are gone leave first."""
+        if self._work is not None:
+            return
+        if not self._sharing.waiting:
+            self._seated = ()
             return
         for piece in [piece for piece in self._open if piece.request.cancelled]:
             self._lose(piece, _gone())
         now = self._clock()
-        locked = self._lock.start(now)
-        if locked is None:
+        work = self._sharing.start(now)
+        if work is None:
             return
-        batch = self._batch = _Batch(*locked, now)
-        for piece in batch.pieces:
-            about = {"members": len(batch.pieces), "frames": batch.key.frames}
-            piece.note("queue", piece.request.arrived_ns / 1e9, now, **about)
-        future = self._compute.submit(self._flow.decode, batch.key, batch.pieces)
-        future.add_done_callback(lambda done: self._inbox.put(Wake(_Decoded(batch, done))))
-        for piece in batch.pieces:
+        self._work, self._work_began_s = work, now
+        self._seat(work.members, now)
+        future = self._compute.submit(work.run)
+        future.add_done_callback(lambda done: self._inbox.put(Wake(_Done(work, done))))
+        for piece in work.joined:
             self._meters.observe("lock_seconds", now - piece.queued_s)
             self._meters.observe("queue_seconds", now - piece.request.arrived_ns / 1e9)
 
-    def _decoded(self, batch: _Batch, outcomes: list[Outcome]) -> None:
-        now = self._clock()
-        self._batch, self._batch_s = None, now - batch.start_s
-        self._meters.step(self._batch_s)
-        self._lock.finish()
-        for piece, outcome in zip(batch.pieces, outcomes, strict=True):
+    def _seat(self, members: tuple[Piece, ...], now: float) -> None:
+        """Members of the work before that are not in this one pause; the others go on."""
+        for piece in self._seated:
+            if piece not in members:
+                piece.rest(self._work_ended_s)
+        for piece in members:
+            if piece not in self._seated:
+                piece.begin(now, len(members))
+        self._seated = ()
+
+    def _done(self, work: Work[Piece], outcomes: Sequence[Outcome | None]) -> None:
+        now = self._work_ended_s = self._clock()
+        self._work = None
+        self._meters.step(now - self._work_began_s)
+        self._sharing.finish()
+        for piece, outcome in zip(work.members, outcomes, strict=True):
+            piece.company = max(piece.company, len(work.members))
             if piece.error is not None:
                 self._close(piece, piece.error)
             elif isinstance(outcome, StageError):
                 self._lose(piece, outcome)
-            else:
-                about = {"members": len(batch.pieces), "steps": batch.key.steps}
-                piece.note("compute", batch.start_s, now, solver=batch.key.solver, **about)
-                piece.frames = outcome
+            elif outcome is not None:
+                piece.rest(now)
+                piece.frames, self._piece_s = outcome, piece.computed_s
                 self._made.append(piece)
+            else:
+                self._seated += (piece,)
 
     def _emit(self) -> None:
         """Send what is made, or hold it back for earlier pieces of its turn."""
@@ -184,17 +195,16 @@ class AcousticLoop:
                 self._turns.submit(piece, self._clock(), partial(self._send, piece))
 
     def _meter_slots(self) -> None:
-        """Pieces in the batch, pieces that wait for one, and room that the batch has left."""
-        running = len(self._lock.running)
+        """Pieces being computed, pieces that wait for that, and room that is left."""
+        running = len(self._sharing.running)
         free = self._settings.max_batch - running
-        self._meters.slots(running=running, waiting=self._lock.waiting, free=free)
+        self._meters.slots(running=running, waiting=self._sharing.waiting, free=free)
 
     def _send(self, piece: Piece) -> None:
-        seed = piece.request.options.seed
         source = (
             VocoderInput.silence()
             if piece.frames is None
-            else VocoderInput.of(piece.frames, self._voice, seed=seed, piece=piece.number)
+            else VocoderInput.of(piece.frames, self._voice, seed=piece.seed, piece=piece.number)
         )
         for outputs in piece.responses(source):
             piece.request.send(outputs)
@@ -220,12 +230,12 @@ class AcousticLoop:
         self._fail(others, Cancelled("another piece of the turn failed"))
 
     def _fail(self, pieces: Sequence[Piece], error: StageError) -> None:
-        """End pieces; those in the running batch end with it."""
+        """End pieces; those in the work under way end with it."""
         for piece in pieces:
             piece.error = piece.error or error
-        self._lock.drop(lambda waiting: waiting.error is not None)
+        self._sharing.drop(lambda waiting: waiting.error is not None)
         for piece in pieces:
-            if piece not in self._lock.running:
+            if piece not in self._sharing.running:
                 self._close(piece, error)
 
     def _close(self, piece: Piece, error: StageError) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import Request
 from python_backends.diffusion_lock.chunks import VocoderInput, plan
-from python_backends.diffusion_lock.score import Score
+from python_backends.diffusion_lock.score import Key, Score
 from python_backends.errors import InvalidInput, StageError
 from python_backends.pieces import LAST_CHUNK, LAST_PIECE, NO_SOUND
 
@@ -24,6 +24,7 @@ class Piece:
     number: int
     flags: int
     score: Score | None = None
+    key: Key | None = None
     error: StageError | None = None
     """Why it will not be answered with sound."""
 
@@ -32,6 +33,18 @@ class Piece:
 
     queued_s: float = 0.0
     """Since when it has waited to be decoded."""
+
+    began_s: float = 0.0
+    """When it was begun, or gone on with after a pause."""
+
+    rested_s: float | None = None
+    """Since when it has paused, or been decoded."""
+
+    computed_s: float = 0.0
+    """How long it was computed, pauses left out."""
+
+    company: int = 0
+    """The most members that shared a call with it, itself included."""
 
     made_s: float | None = None
     """When its sound was ready to leave."""
@@ -54,6 +67,11 @@ class Piece:
         return self.request.turn
 
     @property
+    def seed(self) -> int:
+        """Of its noise."""
+        return self.request.options.seed
+
+    @property
     def is_last(self) -> bool:
         """No piece of the turn follows."""
         return bool(self.flags & LAST_PIECE)
@@ -74,6 +92,21 @@ class Piece:
             what, int(start_s * 1e9), int(end_s * 1e9), piece=self.number, **more
         )
         self.spans.append(span)
+
+    def begin(self, now: float, members: int) -> None:
+        """Its first call, or the first one after a pause, is made together with others."""
+        assert self.key is not None
+        since_s = self.request.arrived_ns / 1e9 if self.rested_s is None else self.rested_s
+        self.note("queue", since_s, now, members=members, frames=self.key.frames)
+        self.began_s = now
+
+    def rest(self, now: float) -> None:
+        """Its last call, or the last one before a pause, has been made."""
+        assert self.key is not None
+        about = {"members": self.company, "steps": self.key.steps, "solver": self.key.solver}
+        self.note("compute", self.began_s, now, **about)
+        self.computed_s += now - self.began_s
+        self.rested_s = now
 
     def responses(self, source: VocoderInput) -> Iterator[dict[str, NDArray[Any]]]:
         """One response a chunk."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from python_backends.diffusion_lock.sharing import MODES
 from python_backends.diffusion_lock.solver import SOLVERS
 
 
@@ -24,6 +25,10 @@ class AcousticSettings:
     max_waiting: int
     """Open requests beyond which new ones are refused."""
 
+    mode: str = "lock"
+    """lock: a batch keeps its members from the first step to the last. interleave: members come and
+    go between steps."""
+
     patience_ms: float = 500.0
     """After this wait a later piece ranks with first pieces."""
 
@@ -39,5 +44,7 @@ class AcousticSettings:
             raise ValueError("steps, max_batch, max_frames and max_waiting must be at least 1")
         if self.solver not in SOLVERS:
             raise ValueError(f"solver {self.solver!r} is none of {sorted(SOLVERS)}")
+        if self.mode not in MODES:
+            raise ValueError(f"mode {self.mode!r} is none of {sorted(MODES)}")
         if min(self.patience_ms, self.hold_s) < 0:
             raise ValueError("patience_ms and hold_s must not be negative")

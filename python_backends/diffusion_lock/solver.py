@@ -4,7 +4,8 @@ The flow is trained with conditional flow matching along optimal-transport paths
 2023, arXiv:2210.02747), which are nearly straight and therefore need few steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +14,47 @@ Rows = NDArray[np.float32]
 Velocity = Callable[[Rows, NDArray[np.float32]], Rows]
 """(x [B, T, C], t [B]) -> velocity [B, T, C]."""
 
+Path = Generator[tuple[Rows, float], Rows, Rows]
+"""Asks for the velocity at (x, t), is sent it, and returns x at time 1. It may rest between two
+evaluations for as long as it likes, so that rows at different times can share them."""
 
-def euler(velocity: Velocity, x: Rows, steps: int) -> Rows:
+
+def euler(x: Rows, steps: int) -> Path:
     """Explicit Euler: error of first order in 1 / steps; `steps` evaluations."""
     for k in range(steps):
-        x = x + velocity(x, _times(x, k / steps)) * np.float32(1 / steps)
+        x = x + (yield x, k / steps) * np.float32(1 / steps)
     return x
 
 
-def midpoint(velocity: Velocity, x: Rows, steps: int) -> Rows:
+def midpoint(x: Rows, steps: int) -> Path:
     """Explicit midpoint: error of second order in 1 / steps; 2 * `steps` evaluations."""
     half = np.float32(0.5 / steps)
     for k in range(steps):
-        middle = x + velocity(x, _times(x, k / steps)) * half
-        x = x + velocity(middle, _times(x, (k + 0.5) / steps)) * np.float32(1 / steps)
+        middle = x + (yield x, k / steps) * half
+        x = x + (yield middle, (k + 0.5) / steps) * np.float32(1 / steps)
     return x
 
 
-SOLVERS: dict[str, Callable[[Velocity, Rows, int], Rows]] = {"euler": euler, "midpoint": midpoint}
+@dataclass(frozen=True)
+class Solver:
+    """A way from noise to data."""
+
+    path: Callable[[Rows, int], Path]
+    """(x at time 0 [..., T, C], steps) -> its path."""
+
+    evaluations: int
+    """Of the velocity, a step."""
+
+    def __call__(self, velocity: Velocity, x: Rows, steps: int) -> Rows:
+        """All rows of x [B, T, C] together, from time 0 to 1."""
+        path = self.path(x, steps)
+        at, t = next(path)
+        while True:
+            try:
+                at, t = path.send(velocity(at, np.full(len(at), t, np.float32)))
+            except StopIteration as end:
+                arrived: Rows = end.value
+                return arrived
 
 
-def _times(x: Rows, t: float) -> NDArray[np.float32]:
-    return np.full(len(x), t, np.float32)
+SOLVERS = {"euler": Solver(euler, 1), "midpoint": Solver(midpoint, 2)}

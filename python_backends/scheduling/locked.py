@@ -82,5 +82,9 @@ class LockedBatch(Generic[K, T]):
         assert len(self._running) <= self.max_batch
 
     def _rank(self, entry: _Waiting[K, T], now: float) -> tuple[bool, float]:
-        patient = entry.later_piece and now - entry.since < self.patience_s
-        return patient, entry.since
+        return rank(entry.later_piece, entry.since, now, self.patience_s)
+
+
+def rank(later_piece: bool, since: float, now: float, patience_s: float) -> tuple[bool, float]:
+    """Lowest first: first pieces, and later ones out of patience, by age; then other later ones."""
+    return later_piece and now - since < patience_s, since

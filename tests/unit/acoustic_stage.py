@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from python_backends.diffusion_lock.model import TritonPythonModel
+from python_backends.diffusion_lock.sharing import MODES
 from tests.fakes import (
     MODELS,
     WAIT_S,
@@ -82,6 +83,27 @@ class FakeFlow:
         return answer(VELOCITY=np.where(valid, velocity, 0).astype(np.float32))
 
 
+class Turnstile:
+    """Holds velocity call number `number` from now, counted from 0, until `go` is set."""
+
+    def __init__(self, flow: FakeFlow, number: int) -> None:
+        self.go = threading.Event()
+        self._flow, self._left = flow, number
+        self._reached = threading.Event()
+        MODELS["acoustic_step"] = self._step
+
+    def wait(self) -> None:
+        """Until that call has been made; it is not answered yet."""
+        assert self._reached.wait(WAIT_S)
+
+    def _step(self, request: InferenceRequest) -> InferenceResponse:
+        self._left -= 1
+        if self._left == -1:
+            self._reached.set()
+            assert self.go.wait(WAIT_S)
+        return self._flow.step(request)
+
+
 class Stage:
     """The model, with short ways to send to it."""
 
@@ -133,9 +155,27 @@ class Stage:
         assert "nothing of it is negative" in self.send(piece=(-1, 0)).error()
 
 
+@pytest.fixture(params=MODES)
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """In either mode."""
+    yield from served(tmp_path, mode=request.param)
+
+
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path, FakeFlow())
+def locked(tmp_path: Path) -> Iterator[Stage]:
+    """Locked batches, which are the default."""
+    yield from served(tmp_path)
+
+
+@pytest.fixture
+def interleaved(tmp_path: Path) -> Iterator[Stage]:
+    """Step by step."""
+    yield from served(tmp_path, mode="interleave")
+
+
+def served(folder: Path, **changed: str) -> Iterator[Stage]:
+    """A stage; afterwards everything has been answered and nothing is left open."""
+    made = Stage(folder, FakeFlow(), **changed)
     yield made
     made.flow.open.set()
     assert all(sender.wait() is not None for sender in made.sent)

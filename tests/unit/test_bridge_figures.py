@@ -20,9 +20,10 @@ from python_backends.bridge.publisher import MOST_DURATIONS, Publisher, summed
 from python_backends.errors import Overloaded
 from tests import fakes
 from tests.unit.acoustic_stage import Stage as Acoustic
-from tests.unit.acoustic_stage import stage as acoustic
+from tests.unit.acoustic_stage import interleaved
+from tests.unit.acoustic_stage import locked as acoustic
 
-__all__ = ["acoustic"]
+__all__ = ["acoustic", "interleaved"]
 
 X = {"X": np.ones((1, 1), np.float32)}
 
@@ -349,6 +350,21 @@ def test_the_acoustic_stage_publishes_its_waits_its_batches_and_its_places(
     assert fakes.METRICS['tristage_steps_total{stage="acoustic"}'] == [2]
     assert all(0 <= wait <= queue for wait, queue in zip(waits, queues, strict=True))
     assert waits[1] > waits[0]
+
+
+def test_an_interleaved_piece_waits_once_and_its_steps_are_counted_one_by_one(
+    interleaved: Acoustic,
+) -> None:
+    interleaved.hold()
+    interleaved.send()
+    interleaved.settle()
+    interleaved.flow.open.set()
+    for sender in interleaved.sent:
+        sender.wait()
+    waits = until_timed('tristage_lock_seconds{stage="acoustic"}', 2)
+    steps = until_timed('tristage_step_seconds{stage="acoustic"}', 5)
+    assert [len(waits), len(steps)] == [2, 5], "four steps each, of which they share three"
+    assert fakes.METRICS['tristage_steps_total{stage="acoustic"}'] == [5]
 
 
 class Pooled(PlainBackend):

@@ -1,4 +1,4 @@
-"""The model `acoustic`: locked batches, chunks, and what they carry."""
+"""The model `acoustic`: who shares a call, chunks, and what they carry."""
 
 import json
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.fakes import text
-from tests.unit.acoustic_stage import LAST, Stage, latents, places, stage
+from tests.unit.acoustic_stage import LAST, Stage, Turnstile, latents, locked, places, stage
 
-__all__ = ["stage"]
+__all__ = ["locked", "stage"]
 
 
 def test_a_lone_request_is_answered_in_chunks_with_everything_the_vocoder_takes(
@@ -52,24 +52,24 @@ def test_concurrent_pieces_of_one_key_share_every_call(stage: Stage) -> None:
         assert np.abs(alone - frames).max() < 1e-6
 
 
-def test_a_batch_never_mixes_steps_solvers_or_lengths_and_each_equals_alone(stage: Stage) -> None:
+def test_a_batch_never_mixes_steps_solvers_or_lengths_and_each_equals_alone(locked: Stage) -> None:
     wishes = [
         {"frames": frames, "steps": steps, "solver": solver}
         for frames in (40, 120)
         for steps in (0, 2, 8)
         for solver in ("", "midpoint")
     ][:11]
-    stage.hold()
-    senders = [stage.send(**wish) for wish in wishes]
-    stage.settle()
-    stage.flow.open.set()
+    locked.hold()
+    senders = [locked.send(**wish) for wish in wishes]
+    locked.settle()
+    locked.flow.open.set()
     together = [latents(sender) for sender in senders]
-    assert all(len(set(times)) == 1 for times in stage.flow.times)
-    assert all(len({length <= 80 for length in row}) == 1 for row in stage.flow.lengths)
+    assert all(len(set(times)) == 1 for times in locked.flow.times)
+    assert all(len({length <= 80 for length in row}) == 1 for row in locked.flow.lengths)
     evaluations = sum((w["steps"] or 4) * (2 if w["solver"] else 1) for w in wishes)
-    assert len(stage.flow.steps) == 4 + evaluations
+    assert len(locked.flow.steps) == 4 + evaluations
     for wish, frames in zip(wishes, together, strict=True):
-        assert np.abs(latents(stage.send(**wish)) - frames).max() < 1e-6
+        assert np.abs(latents(locked.send(**wish)) - frames).max() < 1e-6
 
 
 def test_default_steps_and_named_ones_that_equal_them_share_a_batch(stage: Stage) -> None:
@@ -81,13 +81,42 @@ def test_default_steps_and_named_ones_that_equal_them_share_a_batch(stage: Stage
     assert len(stage.flow.conditions) == 2
 
 
-def test_nobody_joins_a_running_batch(stage: Stage) -> None:
-    stage.hold()
-    late = stage.send(24)
-    stage.settle()
-    stage.flow.open.set()
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_nobody_joins_a_locked_batch_whatever_step_it_is_at(locked: Stage, step: int) -> None:
+    gate = Turnstile(locked.flow, step)
+    early = locked.send(24)
+    gate.wait()
+    late = locked.send(24)
+    locked.settle()
+    gate.go.set()
+    assert early.error() == late.error() == ""
+    assert [shape[0] for shape in locked.flow.steps] == [1] * 8
+    assert [times[0] for times in locked.flow.times] == [0.0, 0.25, 0.5, 0.75] * 2
+
+
+def test_nobody_joins_between_the_condition_and_the_first_step(locked: Stage) -> None:
+    locked.hold()
+    late = locked.send(24)
+    locked.settle()
+    locked.flow.open.set()
     late.wait()
-    assert [shape[0] for shape in stage.flow.steps] == [1] * 8
+    assert [shape[0] for shape in locked.flow.steps] == [1] * 8
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 16, 31, 32])
+@pytest.mark.parametrize(("solver", "each"), [("euler", 1), ("midpoint", 2)])
+def test_every_number_of_steps_is_made_exactly(
+    stage: Stage, steps: int, solver: str, each: int
+) -> None:
+    assert stage.send(24, steps=steps, solver=solver).error() == ""
+    evaluations = steps * each
+    expected = [[k / evaluations] for k in range(evaluations)]
+    assert np.allclose(stage.flow.times, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [-1, 33])
+def test_more_or_fewer_steps_than_that_are_refused(stage: Stage, steps: int) -> None:
+    assert f"steps is {steps}; 0 to 32 is accepted" in stage.send(24, steps=steps).error()
 
 
 def test_first_pieces_go_before_later_ones(stage: Stage) -> None:

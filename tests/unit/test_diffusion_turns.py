@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fakes import MODELS, WAIT_S, InferenceRequest, InferenceResponse, InferenceResponseSender
+from tests.fakes import MODELS, InferenceResponseSender
 from tests.unit.acoustic_stage import (
     DEAF_PHONEME,
     LAST,
@@ -14,12 +14,14 @@ from tests.unit.acoustic_stage import (
     REFUSED_PHONEME,
     FakeFlow,
     Stage,
+    Turnstile,
     latents,
+    locked,
     places,
     stage,
 )
 
-__all__ = ["stage"]
+__all__ = ["locked", "stage"]
 
 
 def test_pieces_of_a_turn_leave_in_order(stage: Stage) -> None:
@@ -131,30 +133,40 @@ def test_a_batch_that_nobody_waits_for_stops_and_its_requests_stay_open_till_the
     assert stage.flow.steps == []
 
 
-def test_one_cancelled_member_of_a_running_batch_is_left_out_of_the_answers(stage: Stage) -> None:
-    stage.hold()
-    doomed, other = stage.send(40, turn="doomed"), stage.send(40, turn="other")
-    stage.settle()
-    stage.flow.entered = threading.Semaphore(0)
-    step, reached, go = stage.flow.step, threading.Event(), threading.Event()
-
-    def slow(request: InferenceRequest) -> InferenceResponse:
-        if len(request.values()["X"]) == 2:
-            reached.set()
-            assert go.wait(WAIT_S)
-        return step(request)
-
-    MODELS["acoustic_step"] = slow
-    stage.flow.open.set()
-    assert reached.wait(WAIT_S)
-    stage.cancel("doomed")
-    stage.settle()
+@pytest.mark.parametrize("step", [0, 2, 3])
+def test_one_cancelled_member_of_a_locked_batch_is_left_out_of_the_answers(
+    locked: Stage, step: int
+) -> None:
+    locked.hold()
+    doomed, other = locked.send(40, turn="doomed"), locked.send(40, turn="other")
+    locked.settle()
+    gate = Turnstile(locked.flow, 4 + step)
+    locked.flow.open.set()
+    gate.wait()
+    locked.cancel("doomed")
+    locked.settle()
     assert not doomed.ended.is_set()
-    go.set()
+    gate.go.set()
     assert "code=CANCELLED" in doomed.error()
     assert len(doomed.values()) == 1
     assert other.error() == ""
-    assert [shape[0] for shape in stage.flow.steps[4:]] == [2] * 4
+    assert [shape[0] for shape in locked.flow.steps[4:]] == [2] * 4
+
+
+def test_a_batch_whose_members_are_all_cancelled_ends_before_its_next_step(stage: Stage) -> None:
+    stage.hold(steps=1)
+    senders = [stage.send(40, turn=f"t{n}") for n in range(3)]
+    stage.settle()
+    gate = Turnstile(stage.flow, 2)
+    stage.flow.open.set()
+    gate.wait()
+    for n in range(3):
+        stage.cancel(f"t{n}")
+    stage.settle()
+    gate.go.set()
+    assert all("code=CANCELLED" in sender.error() for sender in senders)
+    assert [shape[0] for shape in stage.flow.steps[1:]] == [3] * 2
+    assert len(stage.flow.conditions) == 2, "nobody is tried alone"
 
 
 def test_a_caller_who_has_left_is_dropped_before_the_batch_starts(stage: Stage) -> None:

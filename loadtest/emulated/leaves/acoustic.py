@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from loadtest.device import Device, Emulation
 from python_backends.bridge import ModelConfig
-from python_backends.diffusion_lock.flow import CONDITION_WIDTH, Call
+from python_backends.diffusion_lock.graphs import CONDITION_WIDTH, Call
 from python_backends.diffusion_lock.score import BUCKET_FRAMES
 from python_backends.diffusion_lock.settings import AcousticSettings
 from python_backends.diffusion_lock.source import Voice
