@@ -16,6 +16,7 @@ from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.loop import EncodeLoop
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.scheduling.stall import Streams
+from python_backends.scheduling.window import NO_COST, Cost
 from tests import fakes
 
 
@@ -23,6 +24,8 @@ from tests import fakes
 class Sound:
     bucket: int = 0
     silent: bool = False
+    cost: Cost = NO_COST
+    identity: None = None
 
 
 class Leaf:
