@@ -69,6 +69,20 @@ def test_silence_is_told_from_sound_whatever_the_offset() -> None:
     assert not is_silent(tone(1, amplitude=0.01))
 
 
+@pytest.mark.parametrize("seconds", [0.5, 3, 12, 30])
+def test_the_noise_of_a_quiet_microphone_is_silence(seconds: float) -> None:
+    """A 16 bit microphone's own noise, -75 dBFS, with the offset that cheap ones have."""
+    noise = np.random.default_rng(1).normal(0.02, 10 ** (-75 / 20), round(seconds * RATE))
+    (window,) = to_windows(noise.astype(np.float32), 0)
+    assert (window.silent, window.states) == (True, 0)
+
+
+def test_a_quiet_word_in_a_long_silence_is_sound() -> None:
+    sound = np.zeros(20 * RATE, np.float32)
+    sound[9 * RATE : round(9.2 * RATE)] = tone(0.2, amplitude=0.003)
+    assert not is_silent(sound)
+
+
 def test_one_click_in_silence_is_sound() -> None:
     sound = np.zeros(RATE, np.float32)
     sound[5000] = 0.5
@@ -106,6 +120,49 @@ def test_windows_cover_everything_once_and_none_is_too_long() -> None:
     assert [start for start, _ in spans[1:]] == [end for _, end in spans[:-1]]
     assert (spans[0][0], spans[-1][1]) == (0, 60 * RATE)
     assert all(0 < end - start <= LIMIT for start, end in spans)
+
+
+def spoken(seed: int, seconds: float) -> tuple[NDArray[np.float32], list[tuple[int, int]]]:
+    """Words of 0.1 to 0.9 s, each a tone of its own number, with pauses of 0.15 to 0.6 s and faint
+    noise everywhere; and the span of each word."""
+    random = np.random.default_rng(seed)
+    sound = random.normal(0, 1e-3, round(seconds * RATE)).astype(np.float32)
+    spans: list[tuple[int, int]] = []
+    at = round(random.uniform(0, 0.5) * RATE)
+    while (end := at + round(random.uniform(0.1, 0.9) * RATE)) < len(sound):
+        time_s = np.arange(end - at) / RATE
+        loud = random.uniform(0.02, 0.5)
+        sound[at:end] += loud * np.sin(2 * np.pi * (200 + 10 * len(spans)) * time_s)
+        spans.append((at, end))
+        at = end + round(random.uniform(0.15, 0.6) * RATE)
+    return sound, spans
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_beyond_thirty_seconds_every_word_is_whole_in_one_window_and_in_order(seed: int) -> None:
+    sound, words = spoken(seed, 30.0 + 29.9 * (seed + 1) / 8)
+    windows = to_windows(sound, 0)
+    assert len(windows) >= 2
+    heard = [
+        [number for number, (at, end) in enumerate(words) if w.start <= at and end <= w.end]
+        for w in windows
+    ]
+    assert [number for window in heard for number in window] == list(range(len(words)))
+    assert (np.concatenate([window.sound for window in windows]) == sound).all()
+
+
+def test_a_word_at_the_very_limit_is_not_cut() -> None:
+    """The quiet place is before it, and what follows begins with it."""
+    sound = tone(45)
+    sound[29 * RATE : round(29.3 * RATE)] = 0
+    (_, cut), (start, _) = split(sound)
+    assert cut == start
+    assert 29 * RATE <= cut <= round(29.3 * RATE)
+
+
+def test_sound_without_any_pause_loses_and_doubles_nothing() -> None:
+    sound = tone(59.9)
+    assert (np.concatenate([window.sound for window in to_windows(sound, 0)]) == sound).all()
 
 
 def test_silence_is_cut_as_late_as_possible() -> None:
