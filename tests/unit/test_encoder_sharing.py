@@ -58,8 +58,8 @@ class Watched(Draining):
 class Schedule(World):
     """Seeded callers: some come with the same sound, some leave."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__()
+    def __init__(self, seed: int, **settings: float) -> None:
+        super().__init__(**settings)
         self.random = random.Random(seed)
         self.inbox = Inbox()
         self.turns: list[str] = []
@@ -85,16 +85,21 @@ class Schedule(World):
             self.something_happens()
             self.loop.run(Watched(self.inbox, self.loop))
             self.now += 0.01
-        self.loop.run(Watched(self.inbox, self.loop))
+        for _ in range(20):
+            self.loop.run(Watched(self.inbox, self.loop))
+            self.now += 1
 
 
 def shared(schedule: Schedule) -> int:
     return sum(name == "shared_total" for name, *_ in schedule.tally.take())
 
 
+@pytest.mark.parametrize("gather_ms", [0, 100])
 @pytest.mark.parametrize("seed", range(6))
-def test_in_random_schedules_everybody_gets_their_own_sound_once(seed: int) -> None:
-    schedule = Schedule(seed)
+def test_in_random_schedules_everybody_gets_their_own_sound_once(
+    seed: int, gather_ms: float
+) -> None:
+    schedule = Schedule(seed, max_stall_ms=40, gather_ms=gather_ms)
     schedule.play()
     outcomes: Counter[str] = Counter()
     for turn, sender in zip(schedule.turns, schedule.senders, strict=True):
@@ -110,6 +115,23 @@ def test_in_random_schedules_everybody_gets_their_own_sound_once(seed: int) -> N
     assert all(len(set(one)) == len(one) for one in schedule.passes), "a pass had a sound twice"
     assert UNBUILDABLE not in {sound for one in schedule.passes for sound in one}
     assert shared(schedule) > 10
+
+
+class OneMore(Schedule):
+    """Another caller with the same sound comes while the first pass runs."""
+
+    def something_happens(self) -> None:
+        if len(self.turns) == 1:
+            self.comes(0)
+
+
+def test_who_joins_a_running_pass_has_begun_and_has_not_waited_in_the_window() -> None:
+    schedule = OneMore(seed=0)
+    schedule.comes(0)
+    schedule.loop.run(Watched(schedule.inbox, schedule.loop))
+    told = Counter(name for name, *_ in schedule.tally.take())
+    assert schedule.passes == [(0,)]
+    assert (told["queue_seconds"], told["window_seconds"], told["shared_total"]) == (2, 1, 1)
 
 
 def sound(samples: int = 4000, seed: int = 0) -> NDArray[np.float32]:
