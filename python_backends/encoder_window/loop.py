@@ -9,17 +9,16 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
 from python_backends.encoder_window.clip import Clip, Member, State, Work
-from python_backends.encoder_window.leaf import Encoded, Leaf, Window
+from python_backends.encoder_window.leaf import Encoded, Leaf
 from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.encoder_window.workers import Built, Features, Passed, Workers
 from python_backends.encoder_window.works import Works
-from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
+from python_backends.errors import Cancelled, Overloaded, StageError
 from python_backends.scheduling.stall import Streams
 from python_backends.scheduling.window import ConditionalWindow, Release
 
@@ -31,25 +30,6 @@ PAUSES = 16
 
 FIRST_GUESS_S = 0.3
 """A batch's duration before one was measured."""
-
-
-@dataclass(frozen=True)
-class _Features:
-    values: Any
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
-class _Built:
-    work: Work
-    done: "Future[_Features]"
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    batch: Release[Hashable, Work]
-    done: "Future[Encoded]"
 
 
 class EncodeLoop:
@@ -86,11 +66,8 @@ class EncodeLoop:
 
     def run(self, inbox: Inbox) -> None:
         """Serve events until Closed; its threads end with it."""
-        self._inbox = inbox
-        with (
-            ThreadPoolExecutor(self._settings.build_workers, "build") as self._builders,
-            ThreadPoolExecutor(1, "encoder") as self._passes,
-        ):
+        many = self._settings.build_workers
+        with Workers(self._leaf, inbox, self._clock, many) as self._workers:
             self._meter_slots()
             while all(map(self._serve, inbox.take(self._patience_s()))):
                 self._release()
@@ -112,9 +89,9 @@ class EncodeLoop:
                 self._arrived(request)
             case CancelTurn(turn):
                 self._drop_where(lambda clip: clip.request.turn == turn)
-            case Wake(_Built(work, done)):
-                self._built(work, done)
-            case Wake(_Encoded(batch, done)) if batch is self._running:
+            case Wake(Built(work, outcome)):
+                self._built(work, outcome)
+            case Wake(Passed(batch, done)) if batch is self._running:
                 self._encoded(batch, done.result())
             case Closed():
                 return False
@@ -150,34 +127,23 @@ class EncodeLoop:
         member.joined_s = self._clock()
         work = self._works.join(member)
         if work is not None:
-            self._build(work)
+            self._window.build(work.bucket)
+            self._workers.build(work)
             return
         self._meters.count("shared_total")
         if member.running:
             self._begin(member.clip, member.joined_s)
 
-    def _build(self, work: Work) -> None:
-        self._window.build(work.bucket)
-        future = self._builders.submit(self._features, work.window)
-        future.add_done_callback(lambda done: self._inbox.put(Wake(_Built(work, done))))
-
-    def _features(self, window: Window) -> _Features:
-        """On a build worker."""
-        start_s = self._clock()
-        return _Features(self._leaf.build(window), start_s, self._clock())
-
-    def _built(self, work: Work, done: "Future[_Features]") -> None:
+    def _built(self, work: Work, outcome: Features | StageError) -> None:
         if work.state is not State.BUILDING:
             return
-        fault = done.exception()
-        if fault is not None:
+        if isinstance(outcome, StageError):
             self._window.abandon(work.bucket)
-            self._end([(work, _failed_build(fault))])
+            self._end([(work, outcome)])
             return
-        features = done.result()
-        work.built, work.state, work.ready_s = features.values, State.READY, self._clock()
+        work.built, work.state, work.ready_s = outcome.values, State.READY, self._clock()
         for member in self._works.members(work):
-            member.clip.note(member, "build", features.start_s, features.end_s)
+            member.clip.note(member, "build", outcome.start_s, outcome.end_s)
         self._window.ready(work, work.bucket, work.ready_s, work.window.cost)
 
     def _patience_s(self) -> float | None:
@@ -235,8 +201,7 @@ class EncodeLoop:
                 self._meters.observe("window_seconds", now - max(work.ready_s, member.joined_s))
                 self._begin(member.clip, now)
         self._meters.count("releases_total", reason=str(batch.reason))
-        future = self._passes.submit(self._leaf.encode, [work.built for work in batch.items])
-        future.add_done_callback(lambda done: self._inbox.put(Wake(_Encoded(batch, done))))
+        self._workers.encode(batch)
 
     def _begin(self, clip: Clip, now: float) -> None:
         """The first pass for it has started."""
@@ -323,10 +288,3 @@ class EncodeLoop:
         if clip.is_over and clip in self._clips:
             self._clips.discard(clip)
             clip.answer(self._leaf)
-
-
-def _failed_build(fault: BaseException) -> StageError:
-    """Of that one window, whatever it was: others in its batch are none the worse for it."""
-    if isinstance(fault, StageError):
-        return fault
-    return StageFailed(f"features of this sound could not be made: {fault!r}")
