@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from python_backends.encoder_window.audio import SAMPLE_RATE_HZ, is_silent
+from python_backends.encoder_window.audio import SAMPLE_RATE_HZ, is_silent, is_tone
 from python_backends.encoder_window.encoder import STATE_WIDTH
 from python_backends.encoder_window.mel import N_MELS
 from python_backends.scheduling.window import Cost
@@ -63,7 +63,7 @@ class Window:
     """Mel frames it is padded to, its shape bucket."""
 
     silent: bool
-    """Silent windows are not encoded."""
+    """Silent windows, and those of nothing but steady tones, are not encoded."""
 
     @property
     def bucket(self) -> int:
@@ -119,4 +119,5 @@ def _quietest(sound: NDArray[np.float32], low: int, high: int) -> int:
 def _window(sound: NDArray[np.float32], start: int, end: int, min_frames: int) -> Window:
     short = end - start <= SHORT_SAMPLES and min_frames <= SHORT_FRAMES
     part = sound[start:end]
-    return Window(part, start, end, SHORT_FRAMES if short else LONG_FRAMES, is_silent(part))
+    silent = is_silent(part) or is_tone(part)
+    return Window(part, start, end, SHORT_FRAMES if short else LONG_FRAMES, silent)

@@ -181,12 +181,21 @@ def pink(seconds: float) -> Floats:
     return (0.1 * sound / sound.std()).astype(np.float32)
 
 
+def tones(seconds: float, *frequencies_hz: float) -> Floats:
+    """Steady ones, together."""
+    time_s = np.arange(round(seconds * 16_000)) / 16_000
+    together = sum(np.sin(2 * np.pi * hz * time_s) for hz in frequencies_hz)
+    return (0.2 * together).astype(np.float32)
+
+
 NO_SPEECH: dict[str, Floats] = {
     "white noise": 100 * noise(6),
     "pink noise": pink(10),
     "a chord": chord(10),
     "plucked strings": plucked([262, 330, 392, 523], 10),
-    "a tone": (0.3 * np.sin(2 * np.pi * 440 * np.arange(6 * 16_000) / 16_000)).astype(np.float32),
+    "a tone": tones(6, 440),
+    "a high tone": tones(20, 3000),
+    "a dial tone": tones(6, 350, 440),
     "hum": (0.2 * np.sign(np.sin(2 * np.pi * 50 * np.arange(6 * 16_000) / 16_000))).astype(
         np.float32
     ),
