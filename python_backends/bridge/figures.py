@@ -48,6 +48,9 @@ FIGURES: Mapping[Name, Figure] = {
     ),
     "steps_total": Figure("COUNTER", "Decoding steps, encoder passes, or locked batches ended"),
     "releases_total": Figure("COUNTER", "Encoder passes, by the reason why each one left"),
+    "shared_total": Figure(
+        "COUNTER", "Encoder windows that waited for the same sound instead of being encoded again"
+    ),
     "requests_total": Figure("COUNTER", "Requests answered to the end, by ok or the error's code"),
     "slots": Figure(
         "GAUGE", "Members of the batch that run, that wait for a place, and places that are free"

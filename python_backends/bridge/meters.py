@@ -15,7 +15,7 @@ Timing = Literal[
     "gap_seconds",
     "first_chunk_seconds",
 ]
-Event = Literal["releases_total", "requests_total", "steps_total"]
+Event = Literal["releases_total", "requests_total", "shared_total", "steps_total"]
 Level = Literal["slots", "bytes", "session_bytes", "open_requests", "remote_turns"]
 Name = Timing | Event | Level
 Labels = tuple[tuple[str, str], ...]

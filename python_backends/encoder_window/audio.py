@@ -14,6 +14,19 @@ SILENCE_DBFS = -60.0
 LEVEL_FRAME = 480
 """Samples of the 30 ms frames in which loudness is looked for."""
 
+TONE_BLOCK = SAMPLE_RATE_HZ // 2
+"""Samples in which a tone must hold still: half a second tells lines 2 Hz apart, and no voice keeps
+its pitch that well."""
+
+TONES = 4
+"""Lines that steady tones may have: two of a telephone's, and their strongest overtones."""
+
+LINE_BINS = 4
+"""On either side of a line: what the Hann window spreads it over."""
+
+TONE_REST = 1e-4
+"""Of the power of a block that its lines may leave: words up to 40 dB below a tone are encoded."""
+
 
 def checked(values: NDArray[np.float32], max_audio_s: float) -> NDArray[np.float32]:
     """AUDIO [1, N] as sound [N] of full scale 1. InvalidInput says what is accepted."""
@@ -37,6 +50,26 @@ def is_silent(sound: NDArray[np.float32]) -> bool:
     starts = np.arange(0, len(centred), LEVEL_FRAME)
     powers = np.add.reduceat(centred**2, starts) / np.minimum(LEVEL_FRAME, len(centred) - starts)
     return bool(powers.max() < 10 ** (SILENCE_DBFS / 10))
+
+
+def is_tone(sound: NDArray[np.float32]) -> bool:
+    """True when every half second of `sound` [n] is silent or a few lines and nothing else, as dial
+    tones, test tones and whistling loudspeakers are; Whisper hears a "You" or a sentence in them.
+    Never of less than half a second. Speech is told from a tone by its first block."""
+    starts = range(0, len(sound) - TONE_BLOCK + 1, TONE_BLOCK)
+    blocks = (sound[start : start + TONE_BLOCK] for start in (*starts, len(sound) - TONE_BLOCK))
+    return len(starts) > 0 and all(is_silent(block) or _is_lines(block) for block in blocks)
+
+
+def _is_lines(block: NDArray[np.float32]) -> bool:
+    """The strongest lines of `block` [TONE_BLOCK] hold all but TONE_REST of its power."""
+    centred = block - block.mean(dtype=np.float64)
+    power = np.abs(np.fft.rfft(centred * np.hanning(TONE_BLOCK))) ** 2
+    total = power.sum()
+    for _ in range(TONES):
+        peak = int(power.argmax())
+        power[max(0, peak - LINE_BINS) : peak + LINE_BINS + 1] = 0
+    return bool(power.sum() < TONE_REST * total)
 
 
 def _to_full_scale(sound: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""A request in progress: its windows, and the one answer made of them."""
+"""A request in progress: its windows, the work they wait for, and the one answer made of them."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from python_backends.errors import StageError
 
 
 class State(Enum):
-    """Where a window stands."""
+    """Where a piece of work stands."""
 
     BUILDING = auto()
     READY = auto()
@@ -20,20 +20,17 @@ class State(Enum):
 
 
 @dataclass(eq=False)
-class Member:
-    """One window on its way through the encoder."""
+class Work:
+    """One window on its way through the encoder, for everybody who sent the same."""
 
-    clip: "Clip"
-    number: int
     window: Window
+    key: Hashable
     state: State = State.BUILDING
     built: Any = None
     """Features, between build and pass."""
 
     ready_s: float = 0.0
     """When its features were ready."""
-
-    result: Any = None
 
     @property
     def bucket(self) -> Hashable:
@@ -42,8 +39,28 @@ class Member:
 
 
 @dataclass(eq=False)
+class Member:
+    """One window of a clip. Silent ones are done without any work."""
+
+    clip: "Clip"
+    number: int
+    window: Window
+    done: bool = False
+    work: Work | None = None
+    joined_s: float = 0.0
+    """When it began to wait for its work."""
+
+    result: Any = None
+
+    @property
+    def running(self) -> bool:
+        """It is in a pass, which cannot be interrupted."""
+        return self.work is not None and self.work.state is State.RUNNING
+
+
+@dataclass(eq=False)
 class Clip:
-    """One request. It is over when all its members are DONE."""
+    """One request. It is over when all its members are done."""
 
     request: Request
     members: list[Member] = field(default_factory=list)
@@ -58,14 +75,13 @@ class Clip:
         """A clip whose silent windows are already done."""
         clip = cls(request)
         for number, window in enumerate(windows):
-            state = State.DONE if window.silent else State.BUILDING
-            clip.members.append(Member(clip, number, window, state))
+            clip.members.append(Member(clip, number, window, done=window.silent))
         return clip
 
     @property
     def is_over(self) -> bool:
         """Nothing of it is being built, waits or runs."""
-        return all(member.state is State.DONE for member in self.members)
+        return all(member.done for member in self.members)
 
     def note(self, member: Member, what: str, start_s: float, end_s: float, **more: Any) -> None:
         """Add a span of one of its windows to EVENTS."""

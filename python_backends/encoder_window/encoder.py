@@ -30,7 +30,7 @@ class Encoder:
     def encode(self, mels: Sequence[NDArray[np.float32]]) -> list[Outcome]:
         """Mels [80, T] of one T, to hidden states [T / 2, 384] or the error of that one."""
         try:
-            return [*self._together(mels)]
+            return self._together(mels)
         except StageError as error:
             if len(mels) == 1:
                 return [error]
@@ -42,7 +42,7 @@ class Encoder:
         except StageError as error:
             return error
 
-    def _together(self, mels: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+    def _together(self, mels: Sequence[NDArray[np.float32]]) -> list[Outcome]:
         batch = np.stack(mels)
         hidden = self._call(self._model, {"MEL": batch}, ["HIDDEN"])["HIDDEN"]
         expected = (len(batch), batch.shape[2] // 2, STATE_WIDTH)
@@ -51,4 +51,10 @@ class Encoder:
                 f"model {self._model!r} answered HIDDEN {list(hidden.shape)} to MEL "
                 f"{list(batch.shape)}; {list(expected)} was expected"
             )
-        return list(hidden)
+        return [self._finite(one) for one in hidden]
+
+    def _finite(self, states: NDArray[np.float32]) -> Outcome:
+        """A row that overflowed is an error of its own, not of the batch."""
+        if np.isfinite(states).all():
+            return states
+        return StageFailed(f"model {self._model!r} answered HIDDEN with NaN or infinite values")

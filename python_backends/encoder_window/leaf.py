@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from python_backends.bridge import Request
+from python_backends.scheduling.window import Cost
 
 
 class Window(Protocol):
@@ -19,6 +20,14 @@ class Window(Protocol):
     @property
     def silent(self) -> bool:
         """It costs no pass at all."""
+
+    @property
+    def cost(self) -> Cost:
+        """What it adds to a batch."""
+
+    @property
+    def identity(self) -> Hashable | None:
+        """Equal for windows that give equal results; None: taken to be like no other one."""
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,22 @@
 
 Build workers make features; whenever the encoder is free, the window decides whether a batch
 leaves; one encoder thread runs it, so that the loop goes on accepting and the next batch grows.
+Windows of equal sound are one piece of work for as long as it is under way.
 """
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from typing import Any
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.inbox import Event
-from python_backends.encoder_window.clip import Clip, Member, State
+from python_backends.encoder_window.clip import Clip, Member, State, Work
 from python_backends.encoder_window.leaf import Encoded, Leaf
 from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.encoder_window.workers import Built, Features, Passed, Workers
+from python_backends.encoder_window.works import Works
 from python_backends.errors import Cancelled, Overloaded, StageError
 from python_backends.scheduling.stall import Streams
 from python_backends.scheduling.window import ConditionalWindow, Release
@@ -29,25 +30,6 @@ PAUSES = 16
 
 FIRST_GUESS_S = 0.3
 """A batch's duration before one was measured."""
-
-
-@dataclass(frozen=True)
-class _Features:
-    values: Any
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
-class _Built:
-    member: Member
-    done: "Future[_Features]"
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    batch: Release[Hashable, Member]
-    done: "Future[Encoded]"
 
 
 class EncodeLoop:
@@ -67,9 +49,10 @@ class EncodeLoop:
         self._stall = settings.stall_budget
         self._clock = clock
         self._leaf = leaf
-        self._window: ConditionalWindow[Hashable, Member] = ConditionalWindow(
-            max_batch=settings.max_batch, window_s=settings.window_ms / 1000
+        self._window: ConditionalWindow[Hashable, Work] = ConditionalWindow(
+            max_batch=settings.max_batch, window_s=settings.window_ms / 1000, cap=settings.cap
         )
+        self._works = Works(share=settings.share_identical)
         self._clips: set[Clip] = set()
         self._held: list[tuple[Clip, float]] = []
         """Clips that are encoded and wait for others to be, and since when."""
@@ -77,17 +60,14 @@ class EncodeLoop:
         self._paused_at = 0.0
         self._pauses: deque[tuple[float, float]] = deque(maxlen=PAUSES)
         """When the encoder waited for streams to end; those who were waiting are told."""
-        self._running: Release[Hashable, Member] | None = None
+        self._running: Release[Hashable, Work] | None = None
         self._released_at = self._free_since = clock()
         self._batch_s = FIRST_GUESS_S
 
     def run(self, inbox: Inbox) -> None:
         """Serve events until Closed; its threads end with it."""
-        self._inbox = inbox
-        with (
-            ThreadPoolExecutor(self._settings.build_workers, "build") as self._builders,
-            ThreadPoolExecutor(1, "encoder") as self._passes,
-        ):
+        many = self._settings.build_workers
+        with Workers(self._leaf, inbox, self._clock, many) as self._workers:
             self._meter_slots()
             while all(map(self._serve, inbox.take(self._patience_s()))):
                 self._release()
@@ -99,10 +79,8 @@ class EncodeLoop:
         over = [clip for clip in self._clips if clip.is_over]
         held = [clip for clip, _ in self._held]
         assert all(clip in held for clip in over), "a clip was not answered"
-        waiting = [m for clip in self._clips for m in clip.members if m.state is not State.DONE]
-        running = sum(member.state is State.RUNNING for member in waiting)
-        assert running <= len(self._running.items if self._running else ())
-        assert len(waiting) - running == self._window.waiting
+        running = self._running.items if self._running else ()
+        self._works.check_integrity(self._clips, self._window.waiting + len(running))
 
     def _serve(self, event: Event) -> bool:
         """Handle one event; False ends the loop."""
@@ -111,9 +89,9 @@ class EncodeLoop:
                 self._arrived(request)
             case CancelTurn(turn):
                 self._drop_where(lambda clip: clip.request.turn == turn)
-            case Wake(_Built(member, done)):
-                self._built(member, done)
-            case Wake(_Encoded(batch, done)) if batch is self._running:
+            case Wake(Built(work, outcome)):
+                self._built(work, outcome)
+            case Wake(Passed(batch, done)) if batch is self._running:
                 self._encoded(batch, done.result())
             case Closed():
                 return False
@@ -127,8 +105,8 @@ class EncodeLoop:
             return
         self._clips.add(clip)
         for member in clip.members:
-            if member.state is State.BUILDING:
-                self._build(member)
+            if not member.done:
+                self._join(member)
         self._settle(clip)
 
     def _admitted(self, request: Request) -> Clip:
@@ -144,24 +122,29 @@ class EncodeLoop:
         batches = math.ceil(self._window.waiting / self._settings.max_batch) + 1
         return math.ceil(1000 * batches * self._batch_s)
 
-    def _build(self, member: Member) -> None:
-        self._window.build(member.bucket)
-        future = self._builders.submit(self._features, member)
-        future.add_done_callback(lambda done: self._inbox.put(Wake(_Built(member, done))))
-
-    def _features(self, member: Member) -> _Features:
-        """On a build worker."""
-        start_s = self._clock()
-        return _Features(self._leaf.build(member.window), start_s, self._clock())
-
-    def _built(self, member: Member, done: "Future[_Features]") -> None:
-        if member.clip not in self._clips or member.state is not State.BUILDING:
+    def _join(self, member: Member) -> None:
+        """Wait for the same window if it is under way, or have it made."""
+        member.joined_s = self._clock()
+        work = self._works.join(member)
+        if work is not None:
+            self._window.build(work.bucket)
+            self._workers.build(work)
             return
-        features = done.result()
-        member.built, member.state = features.values, State.READY
-        member.clip.note(member, "build", features.start_s, features.end_s)
-        member.ready_s = self._clock()
-        self._window.ready(member, member.bucket, member.ready_s)
+        self._meters.count("shared_total")
+        if member.running:
+            self._begin(member.clip, member.joined_s)
+
+    def _built(self, work: Work, outcome: Features | StageError) -> None:
+        if work.state is not State.BUILDING:
+            return
+        if isinstance(outcome, StageError):
+            self._window.abandon(work.bucket)
+            self._end([(work, outcome)])
+            return
+        work.built, work.state, work.ready_s = outcome.values, State.READY, self._clock()
+        for member in self._works.members(work):
+            member.clip.note(member, "build", outcome.start_s, outcome.end_s)
+        self._window.ready(work, work.bucket, work.ready_s, work.window.cost)
 
     def _patience_s(self) -> float | None:
         """How long the loop may sleep: until a window ends while the encoder is free, or until it
@@ -177,7 +160,9 @@ class EncodeLoop:
         line first, the others while the batch runs, since asking the server takes its time."""
         if self._running is not None:
             return
-        self._drop_deserted({member.clip for member in self._window.next_in_line()})
+        self._drop_deserted(
+            {member.clip for member in self._works.members(*self._window.next_in_line())}
+        )
         if self._window.oldest_since is None:
             self._paused_at = 0.0
             self._answer_held()
@@ -187,7 +172,7 @@ class EncodeLoop:
             self._start(batch)
             self._drop_deserted(self._clips)
 
-    def _next_batch(self, now: float) -> Release[Hashable, Member] | None:
+    def _next_batch(self, now: float) -> Release[Hashable, Work] | None:
         """What leaves now, with regard to the streams that would stand still meanwhile."""
         oldest = self._window.oldest_since
         if self._stall is None or oldest is None:
@@ -206,25 +191,23 @@ class EncodeLoop:
         limit = self._stall.limit(streams, most)
         return self._window.release(now, free_since=self._free_since, limit=limit)
 
-    def _start(self, batch: Release[Hashable, Member]) -> None:
+    def _start(self, batch: Release[Hashable, Work]) -> None:
         now = self._clock()
-        for member in batch.items:
-            member.state = State.RUNNING
-            self._note_queue(member, batch, now)
         self._running, self._released_at = batch, now
-        built = [member.built for member in batch.items]
-        future = self._passes.submit(self._leaf.encode, built)
-        future.add_done_callback(lambda done: self._inbox.put(Wake(_Encoded(batch, done))))
-        self._meter_release(batch, now)
-
-    def _meter_release(self, batch: Release[Hashable, Member], now: float) -> None:
+        for work in batch.items:
+            work.state = State.RUNNING
+            for member in self._works.members(work):
+                self._note_queue(member, batch, now)
+                self._meters.observe("window_seconds", now - max(work.ready_s, member.joined_s))
+                self._begin(member.clip, now)
         self._meters.count("releases_total", reason=str(batch.reason))
-        for member in batch.items:
-            self._meters.observe("window_seconds", now - member.ready_s)
-            if not member.clip.begun:
-                member.clip.begun = True
-                waited_s = now - member.clip.request.arrived_ns / 1e9
-                self._meters.observe("queue_seconds", waited_s)
+        self._workers.encode(batch)
+
+    def _begin(self, clip: Clip, now: float) -> None:
+        """The first pass for it has started."""
+        if not clip.begun:
+            clip.begun = True
+            self._meters.observe("queue_seconds", now - clip.request.arrived_ns / 1e9)
 
     def _meter_slots(self) -> None:
         """Members of the pass, members that are built or ready, and room that the pass has left."""
@@ -232,7 +215,7 @@ class EncodeLoop:
         free = self._settings.max_batch - running
         self._meters.slots(running=running, waiting=self._window.waiting, free=free)
 
-    def _note_queue(self, member: Member, batch: Release[Hashable, Member], now: float) -> None:
+    def _note_queue(self, member: Member, batch: Release[Hashable, Work], now: float) -> None:
         arrived_s = member.clip.request.arrived_ns / 1e9
         about = {"reason": str(batch.reason), "members": len(batch.items), "bucket": batch.bucket}
         member.clip.note(member, "queue", arrived_s, now, **about)
@@ -240,19 +223,22 @@ class EncodeLoop:
             if end_s > arrived_s:
                 member.clip.note(member, "gather", max(start_s, arrived_s), end_s)
 
-    def _encoded(self, batch: Release[Hashable, Member], encoded: Encoded) -> None:
+    def _encoded(self, batch: Release[Hashable, Work], encoded: Encoded) -> None:
         start_s, now = self._released_at, self._clock()
         self._running, self._free_since, self._batch_s = None, now, now - start_s
         self._meters.step(self._batch_s)
         if self._stall is not None:
             self._stall.learn(len(batch.items), encoded.device_s)
-        for member, outcome in zip(batch.items, encoded.outcomes, strict=True):
-            member.state, member.built = State.DONE, None
-            member.clip.note(member, "compute", start_s, now, members=len(batch.items))
-            if isinstance(outcome, StageError):
-                self._give_up(member.clip, outcome)
-            else:
-                member.result = outcome
+        for member in self._works.members(*batch.items):
+            began_s = max(start_s, member.joined_s)
+            member.clip.note(member, "compute", began_s, now, members=len(batch.items))
+        self._end(zip(batch.items, encoded.outcomes, strict=True))
+
+    def _end(self, outcomes: Iterable[tuple[Work, Any]]) -> None:
+        """Give every result, or the StageError in its place, to all who wait for it."""
+        for member in self._works.end(outcomes):
+            if isinstance(member.result, StageError):
+                self._give_up(member.clip, member.result)
             self._hold(member.clip)
 
     def _hold(self, clip: Clip) -> None:
@@ -284,11 +270,18 @@ class EncodeLoop:
         """Remember the first error, and take out what does not run yet."""
         clip.error = clip.error or error
         for member in clip.members:
-            if member.state is State.BUILDING:
-                self._window.abandon(member.bucket)
-            if member.state is not State.RUNNING:
-                member.state = State.DONE
-        self._window.drop(lambda member: member.clip is clip)
+            if member.done or member.running:
+                continue
+            deserted = self._works.leave(member)
+            if deserted is not None:
+                self._discard(deserted)
+        self._window.drop(lambda work: work.state is State.DONE)
+
+    def _discard(self, work: Work) -> None:
+        """What nobody waits for is not made."""
+        if work.state is State.BUILDING:
+            self._window.abandon(work.bucket)
+        work.state = State.DONE
 
     def _settle(self, clip: Clip) -> None:
         """Answer a clip that is over, once."""

@@ -1,8 +1,10 @@
 """Parameters of the model `encode`."""
 
+import math
 from dataclasses import dataclass
 
 from python_backends.scheduling.stall import StallBudget
+from python_backends.scheduling.window import Cost
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,15 @@ class EncodeSettings:
     gather_ms: float = 0.0
     """How long a ready window waits for running streams to end, so that many start together."""
 
+    max_batch_frames: int = 0
+    """Mel frames, padding included, that one pass may have; 0: as many as max_batch brings."""
+
+    max_batch_bytes: int = 0
+    """Bytes of features and states that one pass may have; 0: as many as max_batch brings."""
+
+    share_identical: bool = True
+    """Windows that sound alike are encoded once while the first of them is under way."""
+
     leaf: str = ""
     """Another encoder than Whisper: "module:factory", called with (ModelConfig, these settings)."""
 
@@ -37,9 +48,16 @@ class EncodeSettings:
             return None
         return StallBudget(self.max_stall_ms / 1000, gather_s=self.gather_ms / 1000)
 
+    @property
+    def cap(self) -> Cost:
+        """What one pass may cost."""
+        return Cost(self.max_batch_frames or math.inf, self.max_batch_bytes or math.inf)
+
     def __post_init__(self) -> None:
         if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
             raise ValueError("max_batch, build_workers and max_waiting must be at least 1")
+        if min(self.max_batch_frames, self.max_batch_bytes) < 0:
+            raise ValueError("max_batch_frames and max_batch_bytes must not be negative")
         if min(self.window_ms, self.max_stall_ms, self.gather_ms) < 0 or self.max_audio_s <= 0:
             raise ValueError("times in ms must not be negative, max_audio_s must be positive")
         if self.gather_ms and not self.max_stall_ms:

@@ -11,9 +11,10 @@ from python_backends.bridge import Request
 from python_backends.encoder_window.audio import checked
 from python_backends.encoder_window.encoder import STATE_WIDTH, Call, Encoder
 from python_backends.encoder_window.leaf import Encoded
-from python_backends.encoder_window.mel import log_mel
+from python_backends.encoder_window.mel import N_MELS, log_mel
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.encoder_window.windows import Window, to_windows
+from python_backends.errors import StageFailed
 
 
 class Whisper:
@@ -29,8 +30,11 @@ class Whisper:
         return to_windows(sound, request.options.min_frames)
 
     def build(self, window: Window) -> NDArray[np.float32]:
-        """The log-mel [80, frames] of a window."""
-        return log_mel(window.sound, window.frames)
+        """The log-mel [80, frames] of a window. StageFailed unless it may stand in a batch."""
+        mel = log_mel(window.sound, window.frames)
+        if mel.shape != (N_MELS, window.frames) or not np.isfinite(mel).all():
+            raise StageFailed(f"the log-mel {list(mel.shape)} has a wrong shape or is not finite")
+        return mel
 
     def encode(self, built: Sequence[NDArray[np.float32]]) -> Encoded:
         """Hidden states [frames / 2, 384] of each mel."""

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from python_backends.encoder_window.audio import SAMPLE_RATE_HZ, is_silent
+from python_backends.encoder_window.audio import SAMPLE_RATE_HZ, is_silent, is_tone
+from python_backends.encoder_window.encoder import STATE_WIDTH
+from python_backends.encoder_window.mel import N_MELS
+from python_backends.scheduling.window import Cost
 
 LIMIT = 30 * SAMPLE_RATE_HZ
 """Samples of the longest window."""
@@ -24,6 +27,29 @@ SHORT_SAMPLES = int(14.5 * SAMPLE_RATE_HZ)
 """The most sound in the short bucket; half a second of silence shows the decoder the end."""
 
 FRAMES_PER_STATE = 2
+BYTES_PER_FRAME = 4 * (N_MELS + STATE_WIDTH // FRAMES_PER_STATE)
+"""Of the log-mel that goes into a pass and the states that come out of it, float32."""
+
+SAMPLED = 64
+"""Samples by which sounds are told apart before they are compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Identity:
+    """Equal for equal samples that are padded to equal frames. Sounds that look alike are compared
+    sample by sample, so that no two callers can be mistaken for each other."""
+
+    sound: NDArray[np.float32]
+    frames: int
+
+    def __hash__(self) -> int:
+        some = self.sound[:: max(1, len(self.sound) // SAMPLED)]
+        return hash((self.frames, len(self.sound), *some.tolist()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Identity) or self.frames != other.frames:
+            return False
+        return np.array_equal(self.sound, other.sound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +63,7 @@ class Window:
     """Mel frames it is padded to, its shape bucket."""
 
     silent: bool
-    """Silent windows are not encoded."""
+    """Silent windows, and those of nothing but steady tones, are not encoded."""
 
     @property
     def bucket(self) -> int:
@@ -48,6 +74,16 @@ class Window:
     def states(self) -> int:
         """Encoder states that come out."""
         return 0 if self.silent else self.frames // FRAMES_PER_STATE
+
+    @property
+    def cost(self) -> Cost:
+        """Frames it is padded to, and the bytes of its features and states."""
+        return Cost(self.frames, self.frames * BYTES_PER_FRAME)
+
+    @property
+    def identity(self) -> Identity:
+        """What its states depend on; where in a clip it lies is no part of it."""
+        return Identity(self.sound, self.frames)
 
     @property
     def span_ms(self) -> tuple[int, int]:
@@ -83,4 +119,5 @@ def _quietest(sound: NDArray[np.float32], low: int, high: int) -> int:
 def _window(sound: NDArray[np.float32], start: int, end: int, min_frames: int) -> Window:
     short = end - start <= SHORT_SAMPLES and min_frames <= SHORT_FRAMES
     part = sound[start:end]
-    return Window(part, start, end, SHORT_FRAMES if short else LONG_FRAMES, is_silent(part))
+    silent = is_silent(part) or is_tone(part)
+    return Window(part, start, end, SHORT_FRAMES if short else LONG_FRAMES, silent)

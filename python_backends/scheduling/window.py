@@ -3,10 +3,14 @@
 A batch leaves only when the encoder has a free pass; until then members keep joining. Once it is
 free, a batch leaves when it is full, when nothing else of its bucket is being built, or when its
 oldest member has been ready for the length of the window. A single request therefore never waits.
+
+A batch also has a cost cap: it leaves as soon as the next member would exceed it, since waiting
+could bring it nobody. A member whose own cost is above the cap runs alone.
 """
 
+import math
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -24,6 +28,26 @@ class Reason(StrEnum):
     WINDOW = "window"
     ENCODER_FREED = "encoder_freed"
     STALL_BUDGET = "stall_budget"
+    COST_CAP = "cost_cap"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one member adds to a batch, or what a batch may have at most."""
+
+    frames: float = 0
+    nbytes: float = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.frames + other.frames, self.nbytes + other.nbytes)
+
+    def within(self, cap: "Cost") -> bool:
+        """Neither frames nor bytes exceed those of `cap`."""
+        return self.frames <= cap.frames and self.nbytes <= cap.nbytes
+
+
+NO_COST = Cost()
+NO_CAP = Cost(math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -39,6 +63,7 @@ class Release(Generic[K, T]):
 class _Ready(Generic[T]):
     item: T
     since: float
+    cost: Cost
 
 
 class ConditionalWindow(Generic[K, T]):
@@ -47,11 +72,14 @@ class ConditionalWindow(Generic[K, T]):
     Times are seconds on any one clock, always told by the caller.
     """
 
-    def __init__(self, *, max_batch: int, window_s: float) -> None:
+    def __init__(self, *, max_batch: int, window_s: float, cap: Cost = NO_CAP) -> None:
         if max_batch < 1 or window_s < 0:
             raise ValueError("max_batch must be at least 1 and window_s not negative")
+        if not (cap.frames > 0 and cap.nbytes > 0):
+            raise ValueError(f"nothing fits into a batch of at most {cap}")
         self.max_batch = max_batch
         self.window_s = window_s
+        self.cap = cap
         self.reasons: Counter[Reason] = Counter()
         self._building: Counter[K] = Counter()
         self._ready: dict[K, deque[_Ready[T]]] = {}
@@ -64,10 +92,10 @@ class ConditionalWindow(Generic[K, T]):
         """A member of `bucket` will never be ready: its build failed or its caller left."""
         self._building[bucket] -= 1
 
-    def ready(self, item: T, bucket: K, now: float) -> None:
-        """`item`, announced by `build`, is built."""
+    def ready(self, item: T, bucket: K, now: float, cost: Cost = NO_COST) -> None:
+        """`item`, announced by `build`, is built and adds `cost` to its batch."""
         self._building[bucket] -= 1
-        self._ready.setdefault(bucket, deque()).append(_Ready(item, now))
+        self._ready.setdefault(bucket, deque()).append(_Ready(item, now, cost))
 
     def drop(self, unwanted: Callable[[T], bool]) -> list[T]:
         """Take out and return every ready item for which `unwanted` holds; each is asked once."""
@@ -130,8 +158,11 @@ class ConditionalWindow(Generic[K, T]):
     def _reason(
         self, bucket: K, queue: deque[_Ready[T]], now: float, free_since: float, most: int
     ) -> Reason | None:
-        if len(queue) >= most:
+        fitting = self._fitting(queue, most)
+        if fitting == most:
             return Reason.FULL if most == self.max_batch else Reason.STALL_BUDGET
+        if fitting < len(queue) or (self._building[bucket] and not self._has_room(queue)):
+            return Reason.COST_CAP
         due = queue[0].since + self.window_s
         if due <= free_since and free_since > queue[0].since:
             return Reason.ENCODER_FREED
@@ -139,9 +170,23 @@ class ConditionalWindow(Generic[K, T]):
             return Reason.NO_COMPANION
         return Reason.WINDOW if due <= now else None
 
+    def _fitting(self, queue: deque[_Ready[T]], most: int) -> int:
+        """How many from the head of `queue` one batch may have, at least one."""
+        cost = queue[0].cost
+        for count, entry in enumerate(islice(queue, 1, most), 1):
+            cost += entry.cost
+            if not cost.within(self.cap):
+                return count
+        return min(most, len(queue))
+
+    def _has_room(self, queue: deque[_Ready[T]]) -> bool:
+        """One more would fit behind all of `queue`, if it costs as much as the last: members of a
+        bucket have one shape."""
+        return _total([*queue, queue[-1]]).within(self.cap)
+
     def _take(self, bucket: K, most: int) -> list[T]:
         queue = self._ready[bucket]
-        taken = [queue.popleft().item for _ in range(min(most, len(queue)))]
+        taken = [queue.popleft().item for _ in range(self._fitting(queue, most))]
         self._keep(bucket, queue)
         return taken
 
@@ -150,3 +195,7 @@ class ConditionalWindow(Generic[K, T]):
             self._ready[bucket] = queue
         else:
             self._ready.pop(bucket, None)
+
+
+def _total(entries: Iterable[_Ready[T]]) -> Cost:
+    return sum((entry.cost for entry in entries), NO_COST)

@@ -3,6 +3,7 @@
 import re
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,18 @@ def test_every_stage_tells_its_waits_its_steps_and_how_its_requests_ended(server
     assert sum(released) >= 1
     for stage in ("asr_decode", "prosody"):
         assert told["tristage_bytes", f'stage="{stage}"'] > 0
+
+
+def test_equal_recordings_at_once_are_encoded_less_often_than_they_came(server: Server) -> None:
+    def shared() -> float:
+        return figures(server).get(("tristage_shared_total", 'stage="encode"'), 0)
+
+    sound, before = audio.read(ORDER), shared()
+    with TurnClient(server.grpc_address) as client, ThreadPoolExecutor(6) as pool:
+        heard = {answer.text for answer in pool.map(client.transcribe, [sound] * 6)}
+    assert len(heard) == 1
+    assert "cheeseburgers" in heard.pop()
+    deadline = time.monotonic() + SOON_S
+    while shared() == before:
+        assert time.monotonic() < deadline, "six equal recordings were encoded one by one"
+        time.sleep(0.05)

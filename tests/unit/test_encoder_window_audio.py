@@ -1,14 +1,18 @@
 """AUDIO in every shape callers send it, and the windows made of it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from python_backends.encoder_window.audio import checked, is_silent
+from client import audio
+from python_backends.encoder_window.audio import checked, is_silent, is_tone
 from python_backends.encoder_window.windows import LIMIT, split, to_windows
 from python_backends.errors import InvalidInput
 
 RATE = 16_000
+SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 def tone(seconds: float, amplitude: float = 0.5) -> NDArray[np.float32]:
@@ -69,6 +73,64 @@ def test_silence_is_told_from_sound_whatever_the_offset() -> None:
     assert not is_silent(tone(1, amplitude=0.01))
 
 
+@pytest.mark.parametrize("seconds", [0.5, 3, 12, 30])
+def test_the_noise_of_a_quiet_microphone_is_silence(seconds: float) -> None:
+    """A 16 bit microphone's own noise, -75 dBFS, with the offset that cheap ones have."""
+    noise = np.random.default_rng(1).normal(0.02, 10 ** (-75 / 20), round(seconds * RATE))
+    (window,) = to_windows(noise.astype(np.float32), 0)
+    assert (window.silent, window.states) == (True, 0)
+
+
+def test_a_quiet_word_in_a_long_silence_is_sound() -> None:
+    sound = np.zeros(20 * RATE, np.float32)
+    sound[9 * RATE : round(9.2 * RATE)] = tone(0.2, amplitude=0.003)
+    assert not is_silent(sound)
+
+
+@pytest.mark.parametrize("hz", [60, 200, 441.3, 1000, 3000, 7000])
+@pytest.mark.parametrize("amplitude", [0.003, 0.3, 1.0])
+def test_a_steady_tone_is_not_encoded(hz: float, amplitude: float) -> None:
+    time_s = np.arange(round(3.3 * RATE)) / RATE
+    sound = (amplitude * np.sin(2 * np.pi * hz * time_s)).astype(np.float32)
+    assert is_tone(sound)
+    assert [window.silent for window in to_windows(sound, 0)] == [True]
+
+
+def dial_tone(seconds: float) -> NDArray[np.float32]:
+    """350 and 440 Hz."""
+    time_s = np.arange(round(seconds * RATE)) / RATE
+    both = np.sin(2 * np.pi * 350 * time_s) + np.sin(2 * np.pi * 440 * time_s)
+    return (0.2 * both).astype(np.float32)
+
+
+def test_a_dial_tone_that_begins_late_is_not_encoded() -> None:
+    assert is_tone(np.concatenate([np.zeros(RATE, np.float32), dial_tone(3)]))
+
+
+def test_what_is_said_over_a_tone_or_behind_one_is_encoded() -> None:
+    """The words are 25 dB below the tone on average, and barely heard."""
+    words = audio.read(SAMPLES / "order-1.wav")[: 3 * RATE]
+    words *= 0.1 / np.abs(words).max()
+    assert not is_tone(dial_tone(3) + words)
+    assert not is_tone(np.concatenate([dial_tone(3), words]))
+    assert not is_tone(np.concatenate([words, dial_tone(3)]))
+    assert not is_tone(np.concatenate([dial_tone(3), words[RATE : RATE + RATE // 4]]))
+
+
+def test_speech_is_no_tone_wherever_it_is_looked_at() -> None:
+    for path in sorted(SAMPLES.glob("*.wav")):
+        speech = audio.read(path)
+        for start in range(0, len(speech) - RATE // 2, RATE // 8):
+            part = speech[start : start + RATE // 2]
+            assert is_silent(part) or not is_tone(part), (path.name, start)
+
+
+def test_noise_and_what_is_shorter_than_half_a_second_are_no_tones() -> None:
+    assert not is_tone(np.random.default_rng(1).normal(0, 0.1, RATE).astype(np.float32))
+    assert not is_tone(dial_tone(0.49))
+    assert not is_tone(np.zeros(0, np.float32))
+
+
 def test_one_click_in_silence_is_sound() -> None:
     sound = np.zeros(RATE, np.float32)
     sound[5000] = 0.5
@@ -108,12 +170,56 @@ def test_windows_cover_everything_once_and_none_is_too_long() -> None:
     assert all(0 < end - start <= LIMIT for start, end in spans)
 
 
+def spoken(seed: int, seconds: float) -> tuple[NDArray[np.float32], list[tuple[int, int]]]:
+    """Words of 0.1 to 0.9 s, each a tone of its own number, with pauses of 0.15 to 0.6 s and faint
+    noise everywhere; and the span of each word."""
+    random = np.random.default_rng(seed)
+    sound = random.normal(0, 1e-3, round(seconds * RATE)).astype(np.float32)
+    spans: list[tuple[int, int]] = []
+    at = round(random.uniform(0, 0.5) * RATE)
+    while (end := at + round(random.uniform(0.1, 0.9) * RATE)) < len(sound):
+        time_s = np.arange(end - at) / RATE
+        loud = random.uniform(0.02, 0.5)
+        sound[at:end] += loud * np.sin(2 * np.pi * (200 + 10 * len(spans)) * time_s)
+        spans.append((at, end))
+        at = end + round(random.uniform(0.15, 0.6) * RATE)
+    return sound, spans
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_beyond_thirty_seconds_every_word_is_whole_in_one_window_and_in_order(seed: int) -> None:
+    sound, words = spoken(seed, 30.0 + 29.9 * (seed + 1) / 8)
+    windows = to_windows(sound, 0)
+    assert len(windows) >= 2
+    heard = [
+        [number for number, (at, end) in enumerate(words) if w.start <= at and end <= w.end]
+        for w in windows
+    ]
+    assert [number for window in heard for number in window] == list(range(len(words)))
+    assert (np.concatenate([window.sound for window in windows]) == sound).all()
+
+
+def test_a_word_at_the_very_limit_is_not_cut() -> None:
+    """The quiet place is before it, and what follows begins with it."""
+    sound = tone(45)
+    sound[29 * RATE : round(29.3 * RATE)] = 0
+    (_, cut), (start, _) = split(sound)
+    assert cut == start
+    assert 29 * RATE <= cut <= round(29.3 * RATE)
+
+
+def test_sound_without_any_pause_loses_and_doubles_nothing() -> None:
+    sound = tone(59.9)
+    assert (np.concatenate([window.sound for window in to_windows(sound, 0)]) == sound).all()
+
+
 def test_silence_is_cut_as_late_as_possible() -> None:
     assert len(split(np.zeros(59 * RATE, np.float32))) == 2
 
 
 def test_a_window_tells_its_place_in_milliseconds_and_its_states() -> None:
-    windows = to_windows(np.concatenate([tone(29), np.zeros(15 * RATE, np.float32)]), 0)
+    noise = np.random.default_rng(0).normal(0, 0.1, 29 * RATE).astype(np.float32)
+    windows = to_windows(np.concatenate([noise, np.zeros(15 * RATE, np.float32)]), 0)
     assert windows[0].span_ms[0] == 0
     assert windows[-1].span_ms[1] == 44_000
     assert [window.states for window in windows] == [1500, 0]

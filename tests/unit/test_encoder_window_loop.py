@@ -2,13 +2,14 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from python_backends.encoder_window import whisper
 from python_backends.encoder_window.mel import log_mel
 from python_backends.encoder_window.model import TritonPythonModel
 from tests.fakes import (
@@ -43,7 +44,7 @@ class FakeEncoder:
         self.open = threading.Event()
         self.open.set()
         self.entered = threading.Semaphore(0)
-        self.refuses_above = np.inf
+        self.refuses_above = self.overflows_above = np.inf
 
     def __call__(self, request: InferenceRequest) -> InferenceResponse:
         mel = request.values()["MEL"]
@@ -53,6 +54,7 @@ class FakeEncoder:
         marks = mel.max(axis=(1, 2))
         if (marks > self.refuses_above).any():
             return refusal("[tristage code=INVALID_INPUT stage=asr_encoder] too loud")
+        marks = np.where(marks > self.overflows_above, np.inf, marks)
         shape = (len(mel), mel.shape[2] // 2, 384)
         return answer(HIDDEN=np.broadcast_to(marks[:, None, None], shape).astype(np.float32))
 
@@ -60,12 +62,14 @@ class FakeEncoder:
 class Stage:
     """The model, with short ways to send to it."""
 
-    def __init__(self, encoder: FakeEncoder) -> None:
+    def __init__(self, encoder: FakeEncoder, **parameters: str) -> None:
         self.encoder = encoder
         self.sent: list[InferenceResponseSender] = []
         MODELS["asr_encoder"] = encoder
         self.model = TritonPythonModel()
-        self.model.initialize(model_args("encode", PARAMETERS, inputs=["AUDIO", "CONTROL"]))
+        self.model.initialize(
+            model_args("encode", PARAMETERS | parameters, inputs=["AUDIO", "CONTROL"])
+        )
 
     def send(
         self, sound: NDArray[np.float32], turn: str = "t", **parameters: Any
@@ -83,19 +87,27 @@ class Stage:
     def hold(self) -> InferenceResponseSender:
         """Occupy the encoder with a request of its own until `encoder.open` is set."""
         self.encoder.open.clear()
-        holder = self.send(noise(1), "holder")
+        holder = self.send(noise(1, seed=99), "holder")
         assert self.encoder.entered.acquire(timeout=WAIT_S)
         return holder
 
     def until_waiting(self, count: int) -> None:
         """Block until that many windows are ready behind the running batch."""
         window = self.model._loop._window  # type: ignore[attr-defined]
+        self._until(lambda: sum(map(len, window._ready.values())) == count)
+
+    def until_shared(self, count: int) -> None:
+        """Block until that many windows wait for others that sound the same."""
+        shared = self.model._loop._works._shared  # type: ignore[attr-defined]
+        self._until(lambda: shared.joined == count)
+
+    def _until(self, holds: Callable[[], bool]) -> None:
         pause = threading.Event()
         for _ in range(4000):
-            if sum(map(len, window._ready.values())) == count:
+            if holds():
                 return
             pause.wait(0.005)
-        raise AssertionError(f"{count} windows never became ready")
+        raise AssertionError("it never came to that")
 
 
 @pytest.fixture
@@ -211,6 +223,186 @@ def test_a_bad_member_fails_alone(stage: Stage) -> None:
     assert [shape[0] for shape in stage.encoder.batches] == [1, 4, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_clip_that_is_not_finite_fails_alone_in_a_crowd(stage: Stage, bad: float) -> None:
+    stage.hold()
+    clips = [noise(1, seed=k) for k in range(4)]
+    clips[2][777] = bad
+    senders = [stage.send(clip, f"t{k}") for k, clip in enumerate(clips)]
+    stage.until_waiting(3)
+    stage.encoder.open.set()
+    assert ["NaN or infinite" in sender.error() for sender in senders] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert [shape[0] for shape in stage.encoder.batches] == [1, 3]
+
+
+def test_a_clip_whose_features_cannot_be_made_fails_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fragile(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+        if len(sound) == 777:
+            raise ZeroDivisionError("an unlucky length")
+        mel = log_mel(sound, frames)
+        return mel[:, :-1] if len(sound) == 778 else mel * np.nan if len(sound) == 779 else mel
+
+    monkeypatch.setattr(whisper, "log_mel", fragile)
+    stage.hold()
+    senders = [stage.send(noise(1)[: 776 + k], f"t{k}") for k in range(4)]
+    stage.until_waiting(1)
+    stage.encoder.open.set()
+    errors = [sender.error() for sender in senders]
+    assert errors[0] == ""
+    assert "code=STAGE_FAILED stage=encode turn=t1] features of this sound" in errors[1]
+    assert "an unlucky length" in errors[1]
+    assert all("a wrong shape or is not finite" in error for error in errors[2:])
+    assert stage.encoder.batches == [(1, 80, 1500)] * 2
+
+
+def test_states_that_are_not_finite_are_the_error_of_their_own_window(stage: Stage) -> None:
+    stage.hold()
+    senders = [stage.send(noise(1, seed=k, amplitude=0.1 + k), f"t{k}") for k in range(2)]
+    stage.until_waiting(2)
+    stage.encoder.overflows_above = float(log_mel(noise(1), 1500).max())
+    stage.encoder.open.set()
+    assert [sender.error() == "" for sender in senders] == [True, False]
+    assert "NaN or infinite" in senders[1].error()
+    assert [shape[0] for shape in stage.encoder.batches] == [1, 2]
+
+
+@pytest.mark.parametrize("samples", [0, 1, 2, 159, 160, 199, 200, 201, 399, 400, 401])
+def test_a_clip_of_a_few_samples_leaves_its_neighbours_in_peace(stage: Stage, samples: int) -> None:
+    stage.hold()
+    speech = stage.send(noise(3, seed=1), "speech")
+    tiny = stage.send(noise(1, seed=2)[:samples], "tiny")
+    stage.until_waiting(1 + (samples > 1))
+    stage.encoder.open.set()
+    assert speech.values()[0]["VALID"].tolist() == [[750]]
+    if samples:
+        assert tiny.values()[0]["VALID"].tolist() == [[750 if samples > 1 else 0]]
+    else:
+        assert "no samples" in tiny.error()
+
+
+def test_equal_sounds_that_wait_together_are_encoded_once(stage: Stage) -> None:
+    stage.hold()
+    senders = [stage.send(noise(2), f"t{k}") for k in range(3)]
+    stage.send(noise(2, seed=1), "other")
+    stage.until_waiting(2)
+    stage.encoder.open.set()
+    found = [sender.values()[0] for sender in senders]
+    assert stage.encoder.batches == [(1, 80, 1500), (2, 80, 1500)]
+    for number, outputs in enumerate(found):
+        assert (outputs["HIDDEN"] == found[0]["HIDDEN"]).all()
+        assert {span["turn"] for span in spans(outputs)} == {f"t{number}"}
+        assert [span["what"] for span in spans(outputs)] == ["build", "queue", "compute"]
+
+
+def test_a_sound_that_is_being_encoded_is_not_encoded_again(stage: Stage) -> None:
+    stage.encoder.open.clear()
+    first = stage.send(noise(2), "first")
+    assert stage.encoder.entered.acquire(timeout=WAIT_S)
+    second = stage.send(noise(2), "second")
+    stage.until_shared(1)
+    stage.encoder.open.set()
+    assert (first.values()[0]["HIDDEN"] == second.values()[0]["HIDDEN"]).all()
+    assert len(stage.encoder.batches) == 1
+    (compute,) = spans(second.values()[0])
+    (outer,) = (span for span in spans(first.values()[0]) if span["what"] == "compute")
+    assert compute["what"] == "compute"
+    assert outer["start_ns"] < compute["start_ns"] < compute["end_ns"] == outer["end_ns"]
+
+
+def test_a_sound_that_comes_back_later_is_encoded_again(stage: Stage) -> None:
+    for turn in ("first", "second"):
+        stage.send(noise(2), turn).wait()
+    assert len(stage.encoder.batches) == 2
+
+
+def test_equal_sounds_in_different_buckets_are_not_shared(stage: Stage) -> None:
+    stage.hold()
+    short, long = stage.send(noise(2), "short"), stage.send(noise(2), "long", min_frames=3000)
+    stage.until_waiting(2)
+    stage.encoder.open.set()
+    assert [s.values()[0]["VALID"].tolist() for s in (short, long)] == [[[750]], [[1500]]]
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_of_two_who_share_a_sound_one_may_cancel(stage: Stage, cancelled: int) -> None:
+    stage.hold()
+    senders = [stage.send(noise(2), f"t{k}") for k in range(2)]
+    stage.until_waiting(1)
+    stage.until_shared(1)
+    stage.cancel(f"t{cancelled}")
+    assert "code=CANCELLED" in senders[cancelled].error()
+    stage.encoder.open.set()
+    assert senders[1 - cancelled].values()[0]["VALID"].tolist() == [[750]]
+    assert len(stage.encoder.batches) == 2
+
+
+def test_one_may_cancel_while_the_sound_that_both_share_is_being_encoded(stage: Stage) -> None:
+    stage.encoder.open.clear()
+    first = stage.send(noise(2), "first")
+    assert stage.encoder.entered.acquire(timeout=WAIT_S)
+    second = stage.send(noise(2), "second")
+    stage.cancel("first")
+    stage.encoder.open.set()
+    assert "code=CANCELLED" in first.error()
+    assert second.values()[0]["VALID"].tolist() == [[750]]
+    assert len(stage.encoder.batches) == 1
+
+
+def test_when_all_who_share_a_sound_cancel_it_is_not_encoded(stage: Stage) -> None:
+    stage.hold()
+    senders = [stage.send(noise(2), f"t{k}") for k in range(2)]
+    stage.until_waiting(1)
+    for k in range(2):
+        stage.cancel(f"t{k}")
+    assert all("code=CANCELLED" in sender.error() for sender in senders)
+    stage.encoder.open.set()
+    stage.send(noise(2), "again").wait()
+    assert len(stage.encoder.batches) == 2
+
+
+def test_an_error_goes_to_everybody_who_shares_the_sound(stage: Stage) -> None:
+    stage.hold()
+    senders = [stage.send(noise(2, amplitude=1.9), f"t{k}") for k in range(2)]
+    good = stage.send(noise(1, amplitude=0.01), "good")
+    stage.until_waiting(2)
+    stage.encoder.refuses_above = float(log_mel(noise(1, amplitude=0.2), 1500).max())
+    stage.encoder.open.set()
+    errors = [sender.error() for sender in senders]
+    assert [f"turn=t{k}] too loud" in error for k, error in enumerate(errors)] == [True, True]
+    assert good.error() == ""
+
+
+def test_sharing_can_be_turned_off() -> None:
+    stage = Stage(FakeEncoder(), share_identical="false")
+    stage.hold()
+    senders = [stage.send(noise(2), f"t{k}") for k in range(3)]
+    stage.until_waiting(3)
+    stage.encoder.open.set()
+    assert all(sender.error() == "" for sender in senders)
+    assert stage.encoder.batches[1:] == [(3, 80, 1500)]
+    stage.model.finalize()
+
+
+def test_a_pass_has_no_more_frames_than_it_may() -> None:
+    capped = Stage(FakeEncoder(), max_batch_frames="6000")
+    capped.hold()
+    senders = [capped.send(noise(16, seed=k), f"t{k}") for k in range(3)]
+    capped.until_waiting(3)
+    capped.encoder.open.set()
+    (outputs,) = senders[0].values()
+    assert spans(outputs)[1]["reason"] == "cost_cap"
+    assert all(sender.error() == "" for sender in senders)
+    assert [shape[0] for shape in capped.encoder.batches] == [1, 2, 1]
+    capped.model.finalize()
+
+
 def test_bad_input_never_reaches_the_encoder(stage: Stage) -> None:
     assert "code=INVALID_INPUT stage=encode turn=t] AUDIO has no samples" in (
         stage.send(np.zeros(0, np.float32)).error()
@@ -293,7 +485,8 @@ def test_random_traffic_is_answered_once_each(stage: Stage) -> None:
     rng = np.random.default_rng(5)
     senders = []
     for k in range(30):
-        senders.append(stage.send(noise(float(rng.uniform(0.01, 1.5)), seed=k), f"t{k}"))
+        sound = noise(float(rng.uniform(0.01, 1.5)), seed=k)
+        senders.append(stage.send(noise(1, seed=k % 3) if k % 2 else sound, f"t{k}"))
         if rng.random() < 0.3:
             stage.cancel(f"t{rng.integers(0, k + 1)}")
         if rng.random() < 0.4:

@@ -6,7 +6,12 @@ from random import Random
 
 import pytest
 
-from python_backends.scheduling.window import ConditionalWindow, Reason
+from python_backends.scheduling.window import (
+    NO_CAP,
+    ConditionalWindow,
+    Cost,
+    Reason,
+)
 
 WINDOW_S = 0.006
 
@@ -133,6 +138,71 @@ def test_dropped_items_are_returned_and_asked_about_once() -> None:
     assert policy.next_deadline() is None
 
 
+def capped(cap: Cost, *costs: Cost, building: int = 0) -> ConditionalWindow[int, int]:
+    """Members 0, 1, ... of one bucket, ready at 1.0, and so many more being built."""
+    policy: ConditionalWindow[int, int] = ConditionalWindow(max_batch=8, window_s=WINDOW_S, cap=cap)
+    for _ in range(building + len(costs)):
+        policy.build(100)
+    for number, cost in enumerate(costs):
+        policy.ready(number, 100, now=1.0, cost=cost)
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("cap", "cost"),
+    [(Cost(6000, 1e9), Cost(3000, 10)), (Cost(1e9, 25), Cost(3000, 12))],
+    ids=["frames", "bytes"],
+)
+def test_a_batch_leaves_without_the_member_that_would_exceed_its_cost(
+    cap: Cost, cost: Cost
+) -> None:
+    policy = capped(cap, cost, cost, cost, building=1)
+    released = policy.release(1.0, free_since=0.0)
+    assert released is not None
+    assert (released.items, released.reason) == ((0, 1), Reason.COST_CAP)
+    assert policy.release(1.0, free_since=0.0) is None
+    assert policy.waiting == 2
+
+
+def test_nobody_is_waited_for_who_would_not_fit_any_more() -> None:
+    policy = capped(Cost(6000, 100), Cost(3000), Cost(3000), building=3)
+    released = policy.release(1.0, free_since=0.0)
+    assert released is not None
+    assert (released.items, released.reason) == ((0, 1), Reason.COST_CAP)
+
+
+def test_somebody_who_would_still_fit_is_waited_for() -> None:
+    policy = capped(Cost(6000, 100), Cost(3000), building=1)
+    assert policy.release(1.0, free_since=0.0) is None
+
+
+def test_a_member_above_the_cap_runs_alone_and_at_once() -> None:
+    policy = capped(Cost(6000, 100), Cost(1000), Cost(9000), Cost(1000), Cost(1000), building=1)
+    batches = [policy.release(1.0, free_since=0.0) for _ in range(3)]
+    assert [batch and batch.items for batch in batches] == [(0,), (1,), None]
+    assert policy.reasons == Counter({Reason.COST_CAP: 2})
+    assert policy.waiting == 3
+
+
+def test_a_lone_member_below_or_above_the_cap_has_no_companion() -> None:
+    for frames in (1000, 9000):
+        released = capped(Cost(6000, 100), Cost(frames)).release(1.0, free_since=0.0)
+        assert released is not None
+        assert released.reason is Reason.NO_COMPANION
+
+
+def test_members_that_cost_exactly_the_cap_share_a_batch() -> None:
+    released = capped(Cost(6000, 100), Cost(3000, 50), Cost(3000, 50)).release(1.0, free_since=0.0)
+    assert released is not None
+    assert (released.items, released.reason) == ((0, 1), Reason.NO_COMPANION)
+
+
+@pytest.mark.parametrize("cap", [Cost(0, 10), Cost(10, 0), Cost(float("nan"), 10)])
+def test_a_cap_that_nothing_fits_under_is_refused(cap: Cost) -> None:
+    with pytest.raises(ValueError, match="nothing fits"):
+        ConditionalWindow[int, str](max_batch=1, window_s=0.1, cap=cap)
+
+
 @pytest.mark.parametrize(("max_batch", "window_s"), [(0, 0.1), (1, -0.1)])
 def test_senseless_sizes_are_refused(max_batch: int, window_s: float) -> None:
     with pytest.raises(ValueError, match="at least 1"):
@@ -152,13 +222,15 @@ class Encoder:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.max_batch = self.random.choice([1, 3, 8])
+        self.cap = self.random.choice([NO_CAP, Cost(6000, 100), Cost(20_000, 30)])
         self.policy: ConditionalWindow[int, int] = ConditionalWindow(
-            max_batch=self.max_batch, window_s=WINDOW_S
+            max_batch=self.max_batch, window_s=WINDOW_S, cap=self.cap
         )
         self.free_since: float | None = 0.0
         self.events: list[tuple[float, str, int]] = []
         self.bucket: dict[int, int] = {}
         self.ready_at: dict[int, float] = {}
+        self.cost: dict[int, Cost] = {}
         self.gone: Counter[int] = Counter()
         self.batches: list[tuple[int, ...]] = []
 
@@ -184,7 +256,8 @@ class Encoder:
             self.gone[member] += 1
             return
         self.ready_at[member] = now
-        self.policy.ready(member, self.bucket[member], now)
+        self.cost[member] = Cost(self.bucket[member], self.random.choice([1, 10, 40]))
+        self.policy.ready(member, self.bucket[member], now, self.cost[member])
 
     def looks_again(self, now: float, member: int) -> None:
         """The deadline that the loop had set."""
@@ -202,6 +275,8 @@ class Encoder:
         assert self.free_since is not None
         assert 1 <= len(released.items) <= self.max_batch
         assert {self.bucket[member] for member in released.items} == {released.bucket}
+        cost = sum((self.cost[member] for member in released.items), Cost())
+        assert cost.within(self.cap) or len(released.items) == 1
         for member in released.items:
             due = max(self.ready_at[member] + WINDOW_S, self.free_since)
             assert now <= due + 1e-9 or released.items[0] != member
@@ -224,10 +299,12 @@ def test_in_random_traffic_everybody_leaves_once_and_in_time(seed: int) -> None:
     assert room.gone == Counter(dict.fromkeys(range(1500), 1))
     assert room.policy.waiting == 0
     assert room.policy.reasons.total() == len(room.batches)
+    assert (room.policy.reasons[Reason.COST_CAP] > 0) == (room.cap != NO_CAP and room.max_batch > 1)
 
 
 def test_back_pressure_makes_batches_form() -> None:
     room = Encoder(seed=2)
     room.max_batch = room.policy.max_batch = 8
+    room.cap = room.policy.cap = NO_CAP
     room.run(members=2000, gap_s=0.004)
     assert sum(map(len, room.batches)) / len(room.batches) > 2

@@ -13,6 +13,7 @@ from python_backends.bridge.tensors import text
 from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.errors import InvalidInput
+from python_backends.scheduling.window import NO_COST, Cost
 
 HEARD = text("(emulated: nothing was really heard)")
 
@@ -23,6 +24,8 @@ class Shape:
 
     bucket: int
     silent: bool = False
+    cost: Cost = NO_COST
+    identity: None = None
 
 
 class Listen:

@@ -14,6 +14,7 @@ from loadtest.device import Device, Emulation
 from python_backends.bridge import ModelConfig, Request
 from python_backends.encoder_window.leaf import Encoded
 from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.scheduling.window import NO_COST, Cost
 from python_backends.speech import SAMPLE_RATE_HZ
 
 RATE = np.array([[SAMPLE_RATE_HZ]], np.int32)
@@ -25,6 +26,8 @@ class Frames:
 
     bucket: int = 0
     silent: bool = False
+    cost: Cost = NO_COST
+    identity: None = None
 
 
 class Vocoder:
