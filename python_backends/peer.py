@@ -155,12 +155,13 @@ class _Call:
         self._silence_s = silence_s
         self._model = model
         self._loop = asyncio.get_running_loop()
-        self._silent = False
+        self._silent = self._reading = False
         self._heard_s = self._loop.time()
         self._timer = self._loop.call_later(silence_s, self._look)
 
     async def read(self) -> Any:
         """The next message; Silent, or Unreachable when the stream ends instead."""
+        self._heard_s, self._reading = self._loop.time(), True
         try:
             message = await self._call.read()
         except asyncio.CancelledError:
@@ -169,9 +170,10 @@ class _Call:
             raise Silent(f"no progress for {self._silence_s:g} s", stage=self._model) from None
         except grpc.aio.AioRpcError as fault:
             raise Unreachable(f"the stream broke: {fault.details()}", stage=self._model) from fault
+        finally:
+            self._reading = False
         if message is grpc.aio.EOF:
             raise Unreachable("the stream ended without a final response", stage=self._model)
-        self._heard_s = self._loop.time()
         return message
 
     async def to_end(self) -> None:
@@ -187,7 +189,10 @@ class _Call:
         self._call.cancel()
 
     def _look(self) -> None:
+        """What has come while nobody read it, since others are answered first, is no silence."""
         left_s = self._heard_s + self._silence_s - self._loop.time()
+        if not self._reading:
+            left_s = self._silence_s
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._look)
         else:

@@ -20,9 +20,9 @@ from loadtest.engine.figures import (
     Ordered,
     chunks_between_steps,
     commands_to_first_token,
-    percentile,
     rotated,
 )
+from loadtest.load.punctuality import percentile
 from python_backends.scheduling.continuous import Chunk, ContinuousBatch, Member, Plan
 from python_backends.slot_engine.command import (
     GREEDY,
@@ -37,8 +37,8 @@ from python_backends.slot_engine.engine import SlotPoolEngine
 
 STREAMS, SLOTS, CAPACITY = 7, 8, 640
 STREAM_PROMPT, NEWCOMER_PROMPT = 64, 400
-CHUNKS = (16, 12, 8)
-"""Tokens of a chunk that are compared; that of the shipped `think` is judged."""
+COMPARED = {16, 12, 8}
+"""Tokens of a chunk that are compared with that of the shipped `think`, which is judged."""
 
 MODELS = Path(__file__).parents[2] / "model_repository"
 ALONE_STEPS = 30
@@ -83,6 +83,7 @@ class Loop:
         """One command."""
         plan = self.batch.plan()
         assert plan is not None, "nobody is there"
+        assert not plan.joins, "only one prompt at a time is commanded here"
         result = self._engine.run(self._command(plan))
         self.batch.commit(plan)
         _feed(plan, result)
@@ -126,12 +127,13 @@ class Loop:
 
 def beside(folder: Path, rounds: int, progress: Progress) -> Found:
     """In every round the streams decode alone, then beside a newcomer's prompt."""
-    loops = {chunk: Loop(chunk) for chunk in CHUNKS}
-    found: dict[int, list[Round]] = {chunk: [] for chunk in CHUNKS}
+    chunks = sorted(COMPARED | {shipped_chunk()})
+    loops = {chunk: Loop(chunk) for chunk in chunks}
+    found: dict[int, list[Round]] = {chunk: [] for chunk in chunks}
     task = progress.add_task("a prompt beside streams", total=2 * rounds, told="")
     with pinned():
         for number in range(2 * rounds):
-            for chunk in rotated(CHUNKS, number):
+            for chunk in rotated(chunks, number):
                 found[chunk].append(loops[chunk].round())
             progress.advance(task)
     figures: dict[str, float | None] = {}

@@ -1,6 +1,5 @@
 """What is made of measured numbers: medians, ratios, counts of a trace. Pure."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -47,12 +46,6 @@ def rotated(members: Sequence[T], number: int) -> list[T]:
 def ratio(above: Sequence[float], below: Sequence[float]) -> float:
     """Median of the ratios of each round: what slows a whole round down does not count."""
     return median(a / b for a, b in zip(above, below, strict=True))
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that `share` of them do not exceed (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[max(1, math.ceil(share * len(ordered))) - 1]
 
 
 def per_s(rows: int, step_ms: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deploy.repositories import read_models
-from loadtest.engine.figures import percentile
+from loadtest.load.punctuality import percentile
 from loadtest.stages.flow_graphs import CONDITION, REPOSITORY, STEP
 from python_backends.diffusion_lock.graphs import Call, FlowGraphs
 from python_backends.diffusion_lock.score import Key, Score, to_score

@@ -64,6 +64,8 @@ class Lane:
         self._engine = engine
         self._number = RESTART
         self._keeps: list[tuple[Prefix, int]] = []
+        self._lost: tuple[Prefix, ...] = ()
+        """Were to be written by the command that landed last."""
         self._compute = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     @property
@@ -107,17 +109,20 @@ class Lane:
         raised it, when it failed; `abort` is due then."""
         flight, self.flight = self.flight, None
         assert flight is not None
+        self._lost = flight.kept
         result = flight.done.result()
         self.batch.commit(flight.plan)
         for prefix in flight.kept:
             prefix.is_stored = True
         return _drawn(flight.plan, result)
 
-    def abort(self) -> list[Member[Sequence]]:
-        """After a command that failed: who is lost with it. Numbers begin anew."""
+    def abort(self) -> tuple[list[Member[Sequence]], list[Prefix]]:
+        """After a command that failed: who is lost with it, and which prefixes. Numbers begin
+        anew."""
         self._number = RESTART
+        lost = [*self._lost, *(prefix for prefix, _ in self._keeps)]
         self._keeps = []
-        return self.batch.abort()
+        return self.batch.abort(), lost
 
     def close(self) -> None:
         """End the thread."""

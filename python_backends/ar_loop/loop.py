@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Many
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
+from python_backends.ar_loop.follow_up import Followed, FollowUp
 from python_backends.ar_loop.lane import Drawn, Flight, Lane
 from python_backends.ar_loop.sequence import Sequence, Task, Work
 from python_backends.ar_loop.settings import LoopSettings
@@ -61,7 +61,7 @@ class DecodeLoop:
         self._landed_after_s: list[float] = []
         self._ending: dict[Request, StageError] = {}
         self._deserted: list[Member[Sequence]] = []
-        self._following: set[_FollowUp] = set()
+        self._following: set[FollowUp] = set()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="follow-up")
 
     def _lane(self, index: int, engine: StepEngine) -> Lane:
@@ -249,7 +249,7 @@ class DecodeLoop:
                 self._cancel(turn)
             case Wake(news) if news is _LANDED:
                 pass  # the lane knows
-            case Wake(_Followed(follow_up, done)):
+            case Wake(Followed(follow_up, done)):
                 self._followed(follow_up, done)
             case Wake(news):
                 raise TypeError(f"unexpected news {news!r}")
@@ -309,12 +309,12 @@ class DecodeLoop:
     def _follow_up(self, request: Request, work: Work | None) -> None:
         """Do what is left of a sequence off the loop; its request stays open meanwhile."""
         if work is not None:
-            follow_up = _FollowUp(request, work)
+            follow_up = FollowUp(request, work)
             self._following.add(follow_up)
             future = self._worker.submit(follow_up.run)
-            future.add_done_callback(lambda done: self._inbox.put(Wake(_Followed(follow_up, done))))
+            future.add_done_callback(lambda done: self._inbox.put(Wake(Followed(follow_up, done))))
 
-    def _followed(self, follow_up: "_FollowUp", done: "Future[Sequence]") -> None:
+    def _followed(self, follow_up: FollowUp, done: "Future[Sequence]") -> None:
         self._following.discard(follow_up)
         try:
             sequence = done.result()
@@ -335,13 +335,14 @@ class DecodeLoop:
     def _abort(self, lane: Lane, error: StageError) -> None:
         """A failed command ends everybody whose row it may have touched; the rest goes on, without
         what the store may not have any more."""
-        for member in lane.abort():
+        members, prefixes = lane.abort()
+        for member in members:
             self._release(member)
             self._lose(member.payload.request, StageFailed(error.message, stage=error.stage))
         for member in self.waiting:
             self._release(member)
             member.prefix = 0
-        self.prefixes.lose()
+        self.prefixes.lose(prefixes)
 
     def _lose(self, request: Request, error: StageError) -> None:
         """Fail a request as soon as nothing is computed for it; the first reason stays."""
@@ -379,29 +380,3 @@ def _begun(plan: Plan[Sequence]) -> list[Member[Sequence]]:
 
 _LANDED = object()
 """News that a command is done."""
-
-
-@dataclass(eq=False)
-class _FollowUp:
-    """Work between two sequences of one request, done off the loop."""
-
-    request: Request
-    work: Work
-    error: StageError | None = None
-    """What its request will be failed with as soon as the work has returned."""
-
-    def run(self) -> Sequence:
-        """The work, unless its request is lost already."""
-        self.check()
-        return self.work()
-
-    def check(self) -> None:
-        """Raise the error of a request that is lost."""
-        if self.error is not None:
-            raise self.error
-
-
-@dataclass(frozen=True)
-class _Followed:
-    follow_up: _FollowUp
-    done: "Future[Sequence]"

@@ -10,6 +10,7 @@ from python_backends.bridge.calls import call
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.events import span
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox, Wake
+from python_backends.bridge.log import log_fault
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.options import Options
 from python_backends.bridge.plain import PlainBackend
@@ -33,5 +34,6 @@ __all__ = [
     "StageBackend",
     "Wake",
     "call",
+    "log_fault",
     "span",
 ]

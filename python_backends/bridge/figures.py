@@ -37,7 +37,7 @@ FIGURES: Mapping[Name, Figure] = {
     ),
     "step_seconds": Figure(
         "HISTOGRAM",
-        "Seconds of one decoding step, one encoder pass, or one locked batch, start to landing",
+        "Seconds of one decoding step, encoder pass, locked batch or flow step, to its landing",
         STEP_S,
     ),
     "gap_seconds": Figure(
@@ -46,7 +46,9 @@ FIGURES: Mapping[Name, Figure] = {
     "first_chunk_seconds": Figure(
         "HISTOGRAM", "Seconds from a request's arrival to its first response", ANSWER_S
     ),
-    "steps_total": Figure("COUNTER", "Decoding steps, encoder passes, or locked batches ended"),
+    "steps_total": Figure(
+        "COUNTER", "Decoding steps, encoder passes, locked batches or flow steps ended"
+    ),
     "releases_total": Figure("COUNTER", "Encoder passes, by the reason why each one left"),
     "shared_total": Figure(
         "COUNTER", "Encoder windows that waited for the same sound instead of being encoded again"

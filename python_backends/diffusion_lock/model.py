@@ -1,4 +1,4 @@
-"""The model `acoustic`: phonemes with prosody to acoustic frames, in locked batches."""
+"""The model `acoustic`: phonemes with prosody to acoustic frames, locked or interleaved."""
 
 from python_backends.bridge import Loop, ModelConfig, StageBackend, call, plugin
 from python_backends.diffusion_lock.loop import AcousticLoop

@@ -143,7 +143,8 @@ class EncodeLoop:
             return
         work.built, work.state, work.ready_s = outcome.values, State.READY, self._clock()
         for member in self._works.members(work):
-            member.clip.note(member, "build", outcome.start_s, outcome.end_s)
+            began_s = max(outcome.start_s, member.joined_s)
+            member.clip.note(member, "build", began_s, outcome.end_s)
         self._window.ready(work, work.bucket, work.ready_s, work.window.cost)
 
     def _patience_s(self) -> float | None:
@@ -243,10 +244,10 @@ class EncodeLoop:
 
     def _hold(self, clip: Clip) -> None:
         """Answer a clip, at once unless it pays to answer it together with others."""
-        if not self._settings.gather_ms:
+        if not self._settings.gather_ms or clip.error is not None:
             self._settle(clip)
-            return
-        self._held.append((clip, self._clock()))
+        elif clip.is_over and clip not in [held for held, _ in self._held]:
+            self._held.append((clip, self._clock()))
 
     def _answer_held(self) -> None:
         held, self._held = self._held, []
@@ -278,7 +279,7 @@ class EncodeLoop:
         self._window.drop(lambda work: work.state is State.DONE)
 
     def _discard(self, work: Work) -> None:
-        """What nobody waits for is not made."""
+        """What nobody waits for is not encoded."""
         if work.state is State.BUILDING:
             self._window.abandon(work.bucket)
         work.state = State.DONE

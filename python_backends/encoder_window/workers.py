@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from python_backends.bridge import Inbox, Wake
+from python_backends.bridge import Inbox, Wake, log_fault
 from python_backends.encoder_window.clip import Work
 from python_backends.encoder_window.leaf import Encoded, Leaf, Window
 from python_backends.errors import StageError, StageFailed
@@ -81,4 +81,5 @@ def _failed_build(fault: BaseException) -> StageError:
     """Of that one window, whatever it was: others in its batch are none the worse for it."""
     if isinstance(fault, StageError):
         return fault
-    return StageFailed(f"features of this sound could not be made: {fault!r}")
+    log_fault("features of a sound could not be made", fault)
+    return StageFailed("features of this sound could not be made")

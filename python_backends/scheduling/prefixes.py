@@ -109,12 +109,13 @@ class Prefixes:
         self._dropped = [one for one in self._dropped if not one.is_free]
         return [one.key for one in free]
 
-    def lose(self) -> None:
-        """Nothing that is stored can be relied on any more."""
+    def lose(self, unwritten: Sequence[Prefix]) -> None:
+        """Nothing that is stored can be relied on any more; some will never be written, or hardly,
+        which the store is told to forget like any other."""
         for session in list(self._sessions):
             self.forget(session)
-        for prefix in self._dropped:
-            prefix.is_stored = True  # or never will be; the store is told to forget it either way
+        for prefix in unwritten:
+            prefix.is_stored = True
 
     def check_integrity(self) -> None:
         """The store holds what it may, every prefix under a key of its own."""

@@ -34,7 +34,7 @@ def _is_typing_error(found: Match) -> bool:
 def _said(found: Match) -> str:
     address = _SCHEME.sub("", found.text)
     name, at, rest = address.rpartition("@")
-    if at:
+    if at and "/" not in name:
         return f"{_marks(name)} at {_host(rest)}"
     host, *path = re.split(r"[?#]", address)[0].split("/")
     sayable = list(takewhile(_SAYABLE.fullmatch, path))[:MOST_SEGMENTS]

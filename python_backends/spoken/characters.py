@@ -42,7 +42,12 @@ _WORDS = {
 _KEPT = frozenset("°¢§±\u00d7÷©µ²³£€¥₹₩₽₿₺₪₫₴₦₱\u2033—…“”„«»")
 """Not ASCII, and read or taken away by a later step or by hibari."""
 
-_EMOTICON = re.compile(r"(?<!\S)(?:[:;=8][-'^o]?[()DPpOo3|/\\]+|<3+|[xX]D|\^_?\^)(?![^\s.,!?])")
+_EMOTICON = re.compile(
+    r"(?<!\S)(?:[:;][-'^o]?[()DPpOo3|/\\]+|=[()DPp]+|[xX]D|\^_?\^)(?![^\s.,!?])"
+    r"|(?<!\S)<3+(?=\s*(?:[.,!?]|$))"
+)
+"""A heart inside a sentence may be "less than 3", and eyes that are digits may be a number."""
+
 _VARIATION = re.compile("[\ufe00-\ufe0f\u20e3]")
 _FRACTION = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _MICRO = re.compile(r"μ(?=[mgsLlFAVW]\b)")

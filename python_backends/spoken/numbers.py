@@ -57,6 +57,11 @@ say_numbers = Rules(
         # 1,2,3 is a list, 3,5 a decimal
         (r"(?<![\d,])\d{1,2}(?:,\d{1,2}){2,}(?![\d,])", lambda m: m[0].replace(",", ", ")),
         (r"(?<![\d,.])(\d+),(\d{1,2})(?![\d,])", r"\1.\2"),
+        # 1 000 000, 10 000
+        (
+            r"(?<![\d.,])\d{1,3}(?:(?: \d{3}){2,}|(?: 000))(?! ?\d)",
+            lambda m: m[0].replace(" ", ""),
+        ),
         # Codes: 007, and what is too long to be an amount (hibari fails above 36 digits)
         (r"(?<![\d.,:/-])(?:0\d+|\d{10,})(?![\d.,:/]\d)|\d{37,}", _one_by_one),
         (r"\d{1,3}(?:,\d{3}){12,}", _one_by_one),

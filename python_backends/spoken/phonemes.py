@@ -27,11 +27,17 @@ class Phonemizer:
         self(_FIRST_TEXT)
 
     def __call__(self, line: str) -> list[int]:
-        """Ids of what can be pronounced; empty for punctuation, emoji and blanks alone."""
+        """Ids of what can be pronounced; empty for punctuation, emoji and blanks alone.
+
+        ValueError for what the G2P library cannot read.
+        """
         words = spoken_text(line)
         if not words:
             return []
-        symbols: str = self._g2p(words).translate(_UNKNOWN_TO_THE_VOICE)
+        try:
+            symbols: str = self._g2p(words).translate(_UNKNOWN_TO_THE_VOICE)
+        except Exception as fault:  # it raises several types over rare characters
+            raise ValueError(f"the text cannot be read aloud: {fault}") from fault
         return [self._ids[symbol] for symbol in symbols if symbol in self._ids]
 
 

@@ -29,7 +29,15 @@ def _is_telephone(written: str, before: str) -> bool:
     """Not spelled already, nor the end of something else, nor a short number without breaks."""
     if re.search(r"[\w.,$£€]$", before) or not re.search(r"\d\d", written):
         return False
+    if _is_range(written) or re.fullmatch(r"\d{1,3}(?: \d{3})+", written):
+        return False
     return not written.isdigit() or len(written) >= _SHORTEST_WITHOUT_BREAKS
+
+
+def _is_range(written: str) -> bool:
+    """ "800-1000": two round numbers, the larger one last."""
+    ends = re.fullmatch(r"(\d+0)-(\d+0)", written)
+    return ends is not None and int(ends[1]) < int(ends[2])
 
 
 def _said(written: str) -> str:

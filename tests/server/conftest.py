@@ -20,7 +20,6 @@ MODELS = [
     "asr_decode",
     "asr_decode_step",
     "think",
-    "think_step",
     "prosody",
     "prosody_step",
     "acoustic",

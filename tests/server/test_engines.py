@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 
 import grpc
 import numpy as np
 import pytest
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2
 
 from deploy.launcher import Server
 from deploy.settings import Settings
 from python_backends import wire
+from tests.server.asking import Ask, Said, ask, asking
 
 pytestmark = pytest.mark.server
 
@@ -22,35 +23,13 @@ HEARD = [
     "Can I get three tacos and a small lemonade?",
     "No thanks, that is all.",
 ]
-Ask = service_pb2_grpc.GRPCInferenceServiceStub
 
 
-@contextmanager
-def asking(address: str) -> Iterator[Ask]:
-    with grpc.insecure_channel(address, options=wire.CHANNEL_OPTIONS) as channel:
-        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
-
-
-def answer(stub: Ask, number: int, heard: str) -> tuple[list[str], str]:
-    """(pieces, finish reason) of one `think` request."""
-    inputs = {"HEARD": np.array([[heard.encode()]], np.object_)}
-    request = wire.to_request("think", inputs, turn=f"engines-{number}", parameters={})
-    pieces, status = [], ""
-    for message in stub.ModelStreamInfer(iter([request])):
-        assert not message.error_message, message.error_message
-        outputs = wire.to_arrays(message.infer_response)
-        if outputs:
-            pieces.append(outputs["TEXT"][0, 0].decode())
-            status = outputs["STATUS"][0, 0].decode()
-        if wire.is_final(message.infer_response):
-            break
-    return pieces, status
-
-
-def answers(address: str) -> list[tuple[list[str], str]]:
+def answers(address: str) -> list[Said]:
     """All answers, asked for at once."""
+    turns = [f"engines-{number}" for number in range(len(HEARD))]
     with asking(address) as stub, ThreadPoolExecutor(len(HEARD)) as pool:
-        return list(pool.map(lambda pair: answer(stub, *pair), enumerate(HEARD)))
+        return list(pool.map(partial(ask, stub), HEARD, turns))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +51,7 @@ def test_all_engines_say_the_same(server: Server, behind_bls: Server, two_engine
     said = answers(server.grpc_address)
     assert answers(behind_bls.grpc_address) == said
     assert answers(two_engines.grpc_address) == said
-    assert all(status == "stop" for _, status in said)
+    assert all(one.status == "stop" for one in said)
 
 
 def test_concurrent_answers_share_decode_steps(behind_bls: Server) -> None:
@@ -82,7 +61,7 @@ def test_concurrent_answers_share_decode_steps(behind_bls: Server) -> None:
         together = _executions(stub) - before
         before = _executions(stub)
         for number, heard in enumerate(HEARD):
-            answer(stub, number, heard)
+            ask(stub, heard, f"engines-{number}")
         apart = _executions(stub) - before
     assert together < 0.7 * apart
 

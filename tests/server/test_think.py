@@ -4,21 +4,16 @@ import json
 import re
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
-from tritonclient.grpc import service_pb2_grpc
 
 from deploy.launcher import Server
-from python_backends import wire
+from tests.server.asking import Ask, ask, asking, call
 
 pytestmark = pytest.mark.server
 
@@ -27,55 +22,12 @@ ASKS = [ORDER, "Do you have pizza?", "What time do you close?"]
 SOON_S = 10.0
 SLOTS = 8
 TOKENIZER = Path(__file__).parents[2] / "model_repository" / "think" / "1" / "tokenizer.json"
-Ask = service_pb2_grpc.GRPCInferenceServiceStub
-
-
-@dataclass
-class Said:
-    pieces: list[str] = field(default_factory=list)
-    status: str = ""
-    error: str = ""
-
-    @property
-    def text(self) -> str:
-        return " ".join(piece for piece in self.pieces if piece)
-
-
-@contextmanager
-def asking(server: Server) -> Iterator[Ask]:
-    with grpc.insecure_channel(server.grpc_address, options=wire.CHANNEL_OPTIONS) as channel:
-        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
 @pytest.fixture(scope="module")
 def stub(server: Server) -> Iterator[Ask]:
-    with asking(server) as stub:
+    with asking(server.grpc_address) as stub:
         yield stub
-
-
-def call(stub: Ask, heard: str, turn: str, tensors: Mapping[str, str], options: Any) -> Any:
-    inputs = {
-        name: np.array([[text.encode()]], np.object_)
-        for name, text in {"HEARD": heard, **tensors}.items()
-    }
-    request = wire.to_request("think", inputs, turn=turn, parameters=options)
-    return stub.ModelStreamInfer(iter([request]))
-
-
-def ask(
-    stub: Ask, heard: str, turn: str = "t", tensors: Mapping[str, str] = {}, **options: Any
-) -> Said:
-    said = Said()
-    for message in call(stub, heard, turn, tensors, options):
-        if message.error_message:
-            return Said(error=message.error_message)
-        outputs = wire.to_arrays(message.infer_response)
-        if outputs:
-            said.pieces.append(outputs["TEXT"][0, 0].decode())
-            said.status = outputs["STATUS"][0, 0].decode()
-        if wire.is_final(message.infer_response):
-            break
-    return said
 
 
 def told(server: Server, name: str) -> dict[str, float]:
@@ -211,6 +163,7 @@ def test_a_session_id_that_is_a_text_of_its_own_is_refused(stub: Ask) -> None:
 
 
 def test_after_a_hundred_callers_have_left_every_slot_is_free(server: Server, stub: Ask) -> None:
+    before = told(server, "steps_total")
     for crowd in range(5):
         calls = [
             call(stub, ORDER, f"gone-{crowd}-{n}", {}, {"max_tokens": 64, "temperature": "2"})
@@ -220,7 +173,8 @@ def test_after_a_hundred_callers_have_left_every_slot_is_free(server: Server, st
         for one in calls:
             one.cancel()
     deadline = time.monotonic() + SOON_S
-    while slots(server) != {"running": 0, "waiting": 0, "free": SLOTS}:
+    idle = {"running": 0, "waiting": 0, "free": SLOTS}
+    while told(server, "steps_total") == before or slots(server) != idle:
         assert time.monotonic() < deadline, slots(server)
         time.sleep(0.05)
     assert ask(stub, ORDER, "the 101st").status == "stop"

@@ -18,7 +18,6 @@ from loadtest.engine.figures import (
     gap,
     mean_context,
     mean_interval_ms,
-    percentile,
     ratio,
     rotated,
     step_intervals_ms,
@@ -46,6 +45,7 @@ from loadtest.engine.steps import (
     prefill_figures,
     step_figures,
 )
+from loadtest.load.punctuality import percentile
 from python_backends.scheduling.continuous import ContinuousBatch, Member
 
 MS = 1_000_000

@@ -166,6 +166,40 @@ def test_a_cancel_is_not_lost_to_a_message_that_comes_at_the_same_time(ticks: in
     assert asyncio.run(cancelled_or_done())
 
 
+def test_what_has_come_while_nobody_read_is_no_silence() -> None:
+    class Call:
+        def __init__(self) -> None:
+            self.messages: asyncio.Queue[str] = asyncio.Queue()
+            self.cancelled = asyncio.Event()
+
+        async def read(self) -> str:
+            read, cut = (
+                asyncio.ensure_future(one) for one in (self.messages.get(), self.cancelled.wait())
+            )
+            await asyncio.wait([read, cut], return_when=asyncio.FIRST_COMPLETED)
+            if cut.done():
+                raise asyncio.CancelledError
+            cut.cancel()
+            return read.result()
+
+        def cancel(self) -> None:
+            self.cancelled.set()
+
+    async def busy_reader() -> str:
+        call = Call()
+        stream = peer._Call(call, 0.05, "voice_turn")
+        for message in ("first", "second"):
+            call.messages.put_nowait(message)
+        assert await stream.read() == "first"
+        await asyncio.sleep(0.2)
+        assert await stream.read() == "second"
+        with pytest.raises(peer.Silent):
+            await stream.read()
+        return "given up"
+
+    assert asyncio.run(busy_reader()) == "given up"
+
+
 def test_an_error_of_a_stage_is_passed_on_with_the_callers_id() -> None:
     def failing(request: Any, context: Any) -> Iterator[Message]:
         yield chunk(request, 0, 0, 1)

@@ -97,7 +97,7 @@ def test_after_a_loss_nothing_is_reused_and_everything_is_dropped(prefixes: Pref
     written = stored(prefixes, "a", range(20))
     unwritten = prefixes.keep("b", list(range(20)))
     assert unwritten is not None
-    prefixes.lose()
+    prefixes.lose([unwritten])
     assert prefixes.match("a", list(range(20))) is None
     assert sorted(prefixes.dropped()) == [written.key, unwritten.key]
     assert prefixes.held_bytes == 0
@@ -109,6 +109,7 @@ def test_random_use_never_holds_more_than_it_may_and_drops_each_key_once(seed: i
     prefixes = Prefixes(byte_limit=100, token_bytes=1, least=4)
     used: list[Match] = []
     kept, dropped = set(), []
+    unwritten: list[Prefix] = []
     for _ in range(3000):
         session = random.choice("abcdef")
         tokens = list(range(random.randint(1, 60)))
@@ -118,6 +119,7 @@ def test_random_use_never_holds_more_than_it_may_and_drops_each_key_once(seed: i
             if prefix is not None:
                 kept.add(prefix.key)
                 prefix.is_stored = random.random() < 0.9
+                unwritten += [] if prefix.is_stored else [prefix]
         elif action < 0.8:
             match = prefixes.match(session, tokens)
             if match is not None:
@@ -126,12 +128,24 @@ def test_random_use_never_holds_more_than_it_may_and_drops_each_key_once(seed: i
         elif used:
             prefixes.release(used.pop(random.randrange(len(used))))
         if action > 0.99:
-            prefixes.lose()
+            prefixes.lose(unwritten)
+            unwritten = []
         dropped += prefixes.dropped()
         assert not {match.prefix.key for match in used} & set(dropped)
         prefixes.check_integrity()
     for match in used:
         prefixes.release(match)
-    prefixes.lose()
+    prefixes.lose(unwritten)
     dropped += prefixes.dropped()
     assert sorted(dropped) == sorted(kept)
+
+
+def test_what_another_engine_has_still_to_write_is_dropped_after_it_is_written(
+    prefixes: Prefixes,
+) -> None:
+    elsewhere = prefixes.keep("a", list(range(20)))
+    assert elsewhere is not None
+    prefixes.lose([])
+    assert prefixes.dropped() == []
+    elsewhere.is_stored = True
+    assert prefixes.dropped() == [elsewhere.key]

@@ -1,6 +1,7 @@
 """What is written is read as one would say it: a table of both, compared by their phonemes."""
 
 import random
+import re
 import time
 from functools import cache
 
@@ -203,3 +204,42 @@ def test_any_text_at_all_is_read(seed: int) -> None:
     words = spoken_text(text)
     assert not set(words) & set('“”"()[]{}`*—…\u200d\n\x00你٣👍')
     assert bool(phonemizer()(text)) == bool(words)
+
+
+@pytest.mark.parametrize("sentence", ["I am {} years old.", "Prices: 7, {}.", "See (chapter {})."])
+def test_no_number_is_taken_for_something_else(sentence: str) -> None:
+    for number in range(1000):
+        written = sentence.format(number)
+        assert re.findall(r"\d+", spoken_text(written)) == re.findall(r"\d+", written)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("They won 8-3 yesterday.", "8-3"),
+        ("Seat 8D is yours.", "8D"),
+        ("Open until 8p.m. today.", "8"),
+        ("if x <3 then", "3"),
+        ("x =3", "3"),
+        ("8/3 of it", "8"),
+        ("800-1000 people", "800-1000"),
+        ("Pages 100-2000.", "100 to 2000"),
+        ("1 000 000 people", "1000000"),
+        ("10 000 people", "10000"),
+        ("See https://medium.com/@user/post", "medium dot com"),
+    ],
+)
+def test_what_looks_like_a_face_a_telephone_or_mail_but_is_none(written: str, said: str) -> None:
+    assert said in spoken_text(written)
+
+
+@pytest.mark.parametrize("face", [":-)", ":D", ";)", ":(", "=D", "<3", ":3", "xD", ":/"])
+def test_faces_are_left_out(face: str) -> None:
+    assert spoken_text(f"Thanks {face}").strip(" .") == "Thanks"
+
+
+@pytest.mark.parametrize(
+    "written", ["Call 555-1234.", "My number is 555-1234.", "Dial 800-1234 now."]
+)
+def test_a_telephone_number_without_a_country_is_said_digit_by_digit(written: str) -> None:
+    assert "1 2 3 4" in spoken_text(written)

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
-from python_backends.bridge import Request
+from python_backends.bridge import Request, log_fault
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.options import MAX_SEED
 from python_backends.bridge.tensors import text
-from python_backends.errors import InvalidInput
+from python_backends.errors import InvalidInput, StageFailed
 from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.scheduling.arrived import ArrivedInOrder
 from python_backends.slot_engine.command import Sampling, Tokens
@@ -56,8 +56,11 @@ class Intone:
             raise InvalidInput(f"the text has {len(line)} characters; at most {most} are accepted")
         try:
             return self._phonemes(line)
-        except Exception as fault:  # the G2P library raises several types over rare characters
-            raise InvalidInput(f"the text cannot be read aloud: {fault}") from fault
+        except ValueError as fault:
+            raise InvalidInput(str(fault)) from fault
+        except Exception as fault:  # any text may come here, and others are being served
+            log_fault("a text could not be read", fault)
+            raise StageFailed("the text could not be read") from fault
 
     def _expect(self, request: Request) -> None:
         if _is_alone(request):
