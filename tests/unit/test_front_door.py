@@ -188,8 +188,8 @@ def test_what_has_come_while_nobody_read_is_no_silence() -> None:
     async def busy_reader() -> str:
         call = Call()
         stream = peer._Call(call, 0.05, "voice_turn")
-        for message in ("first", "second"):
-            call.messages.put_nowait(message)
+        for told in ("first", "second"):
+            call.messages.put_nowait(told)
         assert await stream.read() == "first"
         await asyncio.sleep(0.2)
         assert await stream.read() == "second"
