@@ -85,11 +85,14 @@ def speak_request(
     return _request("speak", turn_id, {"TEXT": _bytes(text)}, options, traceparent)
 
 
-def transcribe_request(audio: Floats, *, turn_id: str | None) -> Any:
+def transcribe_request(
+    audio: Floats, *, turn_id: str | None, min_frames: int | None = None
+) -> Any:
     """A ModelInferRequest of `transcribe`; InvalidInput unless `audio` is one row of samples."""
     tensors: Tensors = {"AUDIO": _audio(audio)}
     turn = turn_id or new_turn_id()
-    return wire.to_request("transcribe", tensors, turn=turn, parameters={}, streamed=False)
+    parameters = {} if min_frames is None else {"min_frames": min_frames}
+    return wire.to_request("transcribe", tensors, turn=turn, parameters=parameters, streamed=False)
 
 
 def traceparent_of(request: Any) -> str:

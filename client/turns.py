@@ -141,9 +141,15 @@ class TurnClient:
         request = speak_request(text, turn_id=turn_id, traceparent=traceparent, options=options)
         return self._stream(request)
 
-    def transcribe(self, audio: Floats, *, turn_id: str | None = None) -> Transcript:
-        """What is said in `audio`, float32 [samples] at 16 kHz."""
-        request = transcribe_request(audio, turn_id=turn_id)
+    def transcribe(
+        self, audio: Floats, *, turn_id: str | None = None, min_frames: int | None = None
+    ) -> Transcript:
+        """What is said in `audio`, float32 [samples] at 16 kHz.
+
+        `min_frames`: mel frames (100 a second) that each window is padded to at least; 3000 is what
+        Whisper was trained on, and takes twice as long as what the server chooses for short sound.
+        """
+        request = transcribe_request(audio, turn_id=turn_id, min_frames=min_frames)
         try:
             return read_transcript(self._stub.ModelInfer(request, timeout=self.timeout_s))
         except grpc.RpcError as fault:

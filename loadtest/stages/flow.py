@@ -20,6 +20,7 @@ from rich.progress import Progress
 
 from loadtest.engine.cores import pinned
 from loadtest.engine.figures import Found, ratio, rotated
+from loadtest.seed.figures import Target, at_most
 from loadtest.stages.flow_device import on_device
 from loadtest.stages.flow_graphs import Graphs, lock_violations, step_violations
 from loadtest.stages.flow_pieces import (
@@ -47,6 +48,12 @@ JUDGED = 16
 
 LOAD = 0.8
 """Of what one piece at a time can bear: Poisson arrivals come so often."""
+
+TARGETS: dict[str, Target] = {
+    "flow_lock_violations": at_most(0),
+    "flow_step_violations": at_most(0),
+    "flow_max_difference": at_most(1e-4),
+}
 
 Where = tuple[str, str, str, int]
 """(mode, keys, arrivals, requests)."""

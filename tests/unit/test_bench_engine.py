@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loadtest.engine import step_trace
-from loadtest.engine.__main__ import EXPERIMENTS, TARGETS, result
+from loadtest.engine.__main__ import BENCH, TARGETS
 from loadtest.engine.beside import STREAMS, Round, beside_figures, shipped_chunk
 from loadtest.engine.figures import (
     Found,
@@ -232,7 +232,7 @@ def test_tokens_by_a_peer_grow_with_its_time_and_prefill_times_fall() -> None:
 
 def test_a_peer_that_is_not_there_leaves_null_and_a_reason() -> None:
     figures = step_figures(cells(OURS, CT2)) | prefill_figures(prompts(OURS, CT2))
-    found = result({"steps": Found(figures, missing={LLAMA: "cyllama is not installed"})})
+    found = BENCH.result({"steps": Found(figures, missing={LLAMA: "cyllama is not installed"})})
     assert found["summary"]["step_llama_cpp_n8_c64_ms"] is None
     assert found["summary"]["tokens_per_s_by_llama_cpp_n8_c64"] is None
     assert found["summary"]["tokens_per_s_by_ctranslate2_n8_c64"] == 2.0
@@ -246,13 +246,13 @@ def test_an_unmet_target_is_unmet_and_every_target_can_be_measured() -> None:
     met: dict[str, float | None] = {
         name: 2.0 if target.words.startswith(">") else 0.5 for name, target in TARGETS.items()
     }
-    assert all(result({"all": Found(met)})["met"].values())
-    assert result({"all": Found(met)})["not_measured"] == {}
+    assert all(BENCH.result({"all": Found(met)})["met"].values())
+    assert BENCH.result({"all": Found(met)})["not_measured"] == {}
     for name, value in met.items():
         wrong = 0.1 if value == 2.0 else 9.0
-        found = result({"all": Found(met | {name: wrong})})["met"]
+        found = BENCH.result({"all": Found(met | {name: wrong})})["met"]
         assert [unmet for unmet, is_met in found.items() if not is_met] == [name]
-    assert list(EXPERIMENTS) == ["steps", "gap", "served", "beside", "engines", "reuse"]
+    assert list(BENCH.experiments) == ["steps", "gap", "served", "beside", "engines", "reuse"]
 
 
 def test_every_target_names_a_figure_of_an_experiment() -> None:

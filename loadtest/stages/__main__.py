@@ -1,0 +1,25 @@
+"""`make bench-stages`: the encoder window, listening, the diffusion lock, the speaking half."""
+
+import sys
+
+from loadtest.bench import Bench
+from loadtest.stages import flow, hearing, window
+from loadtest.stages.plots import draw
+
+BENCH = Bench(
+    name="stages",
+    description=__doc__,
+    note="window and flow_device figures are virtual time on the emulated device; all others are "
+    "real weights on this machine; ratios are medians of each round's own ratio",
+    experiments={
+        "window": window.window,
+        "flow": flow.flow,
+        "hearing": hearing.hearing,
+        "encoders": hearing.encoders,
+    },
+    targets={**window.TARGETS, **flow.TARGETS, **hearing.TARGETS},
+    draw=draw,
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCH.main())
