@@ -25,6 +25,7 @@ from loadtest.ledger.palette import (
 from loadtest.stages.encoder import Policy
 from loadtest.stages.flow import BURST, POISSON, REQUESTS
 from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, LOCK, MIXED
+from loadtest.stages.window import MIXED_LOAD
 
 Detail = Mapping[str, Any]
 """What an experiment tells beside its figures."""
@@ -45,7 +46,11 @@ POLICIES = {
     Policy.FIXED: ("fixed window", ORANGE),
     Policy.CONDITIONAL: ("conditional window (ours)", BLUE),
 }
-SCENARIOS = {"burst": "eight at once", "lone": "one at a time", "mixed": "three lengths\n30 % load"}
+SCENARIOS = {
+    "burst": "eight\nat once",
+    "lone": "one\nat a time",
+    "mixed": f"three lengths\n{MIXED_LOAD} % load",
+}
 """Others are random arrivals, `poisson_<percent of load>`."""
 
 BAR = 0.26
