@@ -9,11 +9,12 @@ _ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 _SMALL = (*_ONES, "ten", "eleven", "twelve", *_TEENS)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SPELLINGS = {"ok": "okay"}
+_MONEY = re.compile(r"\$(\d+)(?:\.(\d\d)\b)?")
 
 
 def words(text: str) -> list[str]:
-    """Words in lower case without punctuation; numbers below 100 as they are spoken."""
-    plain = re.sub(r"['\u2019]", "", text.lower())
+    """Words in lower case without punctuation; numbers below 100 and dollars as spoken."""
+    plain = _MONEY.sub(_dollars, re.sub(r"['\u2019]", "", text.lower()))
     found = re.findall(r"[^\W\d_]+|\d+", plain)
     return [word for token in found for word in _spoken(_SPELLINGS.get(token, token))]
 
@@ -24,6 +25,12 @@ def word_error_rate(reference: str, heard: str) -> float:
     if not expected:
         return float(bool(got))
     return float(jiwer.wer(" ".join(expected), " ".join(got)))
+
+
+def _dollars(amount: re.Match[str]) -> str:
+    dollars, cents = int(amount[1]), int(amount[2] or 0)
+    said = f"{dollars} dollar{'s' * (dollars != 1)}"
+    return f"{said} and {cents} cent{'s' * (cents != 1)}" if cents else said
 
 
 def _spoken(token: str) -> list[str]:

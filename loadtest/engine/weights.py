@@ -4,8 +4,6 @@ They are as large and as many, so they take the same time; what a peer says is n
 """
 
 import functools
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.engine.bare import STEP
+from loadtest.sources import source
 
-CACHE_VARIABLE = "TRISTAGE_CACHE"
 Floats = NDArray[np.float32]
 
 
 def gguf_path() -> Path:
     """Where the build has it: the provenance of our graph names it. ValueError if it does not."""
-    provenance = json.loads((STEP / "model.onnx.json").read_text())
-    found = [name for name in provenance["sources"] if name.endswith(".gguf")]
-    if not found:
-        raise ValueError(f"{STEP}/model.onnx.json names no GGUF file among its sources")
-    cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "tristage")
-    return cache / str(found[0])
+    return source(STEP / "model.onnx", ".gguf")
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 import sys
 
 from loadtest.bench import Bench
-from loadtest.stages import flow, hearing, window
+from loadtest.stages import flow, hearing, speaking, window
 from loadtest.stages.plots import draw
 
 BENCH = Bench(
@@ -16,8 +16,9 @@ BENCH = Bench(
         "flow": flow.flow,
         "hearing": hearing.hearing,
         "encoders": hearing.encoders,
+        "speaking": speaking.speaking,
     },
-    targets={**window.TARGETS, **flow.TARGETS, **hearing.TARGETS},
+    targets={**window.TARGETS, **flow.TARGETS, **hearing.TARGETS, **speaking.TARGETS},
     draw=draw,
 )
 

@@ -25,8 +25,8 @@ from loadtest.downloads import DownloadFailed
 from loadtest.engine.figures import Found, ratio, rotated
 from loadtest.seed.figures import Target, at_least, at_most
 from loadtest.stages import recordings
+from loadtest.stages.listener import FRAMES, MAX_S, Listener, features_of
 from loadtest.stages.recordings import Floats, Spoken
-from loadtest.stages.whisper_peer import FRAMES, Peer, features_of
 
 CALLERS, UTTERANCES = 8, 24
 SHIPPED, FULL = "shipped", f"{FRAMES}_frames"
@@ -43,9 +43,6 @@ POOLS: dict[str, tuple[int, int]] = {
 INT8, FP32, CTRANSLATE2 = "int8", "fp32", "ctranslate2"
 CONFIGS: dict[str, str | None] = {INT8: None, FP32: "portable"}
 """Encoder -> the configuration that serves it."""
-
-LONGEST = 30.0
-"""Seconds of a recording that all contestants hear whole."""
 
 TARGETS: dict[str, Target] = {
     "hearing_3000_frames_by_ctranslate2": at_least(1.0),
@@ -69,9 +66,9 @@ def hearing(folder: Path, rounds: int, progress: Progress) -> Found:
             name: (_through(client, frames), sounds) for name, frames in OURS.items()
         }
         for name, (workers, threads) in POOLS.items():
-            peer = Peer(folder, workers=workers, threads=threads)
+            peer = Listener(workers=workers, threads=threads)
             stack.callback(peer.close)
-            contestants[name] = peer.hear, features
+            contestants[name] = peer.hear_features, features
         for hear, given in contestants.values():
             crowd(hear, given[:CALLERS])
         task = progress.add_task("hearing", total=rounds * len(contestants), told="")
@@ -92,12 +89,12 @@ def encoders(folder: Path, rounds: int, progress: Progress) -> Found:
     task = progress.add_task("encoders", total=3 * len(corpora), told="")
     heard: dict[str, dict[str, list[str]]] = {}
     with ExitStack() as stack:
-        peer = Peer(folder, workers=2, threads=1)
+        peer = Listener(workers=2)
         stack.callback(peer.close)
         contestants: dict[str, Hear] = {
             name: _through(_client(stack, config), None) for name, config in CONFIGS.items()
         }
-        contestants[CTRANSLATE2] = lambda sound: peer.hear(features_of(sound))
+        contestants[CTRANSLATE2] = peer.hear
         for contestant, hear in contestants.items():
             heard[contestant] = {}
             for name, said in corpora.items():
@@ -168,7 +165,7 @@ def _corpora() -> tuple[dict[str, list[Spoken]], dict[str, str]]:
     missing = {}
     for name, corpus in (("people", recordings.people), ("telephone", recordings.telephone)):
         try:
-            found[name] = [one for one in corpus() if one.seconds <= LONGEST]
+            found[name] = [one for one in corpus() if one.seconds <= MAX_S]
         except DownloadFailed as fault:
             missing[f"wer_{name}"] = str(fault)
     return found, missing

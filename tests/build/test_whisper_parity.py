@@ -86,7 +86,7 @@ def test_the_encoder_graph_gives_the_states_of_the_module(
     encoder: Encoder, batch: int, frames: int
 ) -> None:
     mel = np.random.default_rng(0).standard_normal((batch, 80, frames)).astype(np.float32)
-    graph = open_graph(REPOSITORY / "asr_encoder/1/model.onnx")
+    graph = open_graph(REPOSITORY / "asr_encoder/1/portable.onnx")
     (states,) = graph.run(["HIDDEN"], {"MEL": mel})
     with torch.no_grad():
         expected = encoder(torch.from_numpy(mel)).numpy()

@@ -145,6 +145,20 @@ def test_words_are_compared_as_they_are_spoken() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("$14.50.", "fourteen dollars and fifty cents"),
+        ("$1", "one dollar"),
+        ("$2.01", "two dollars and one cent"),
+        ("$5.00", "five dollars"),
+        ("cost $ 5", "cost five"),
+    ],
+)
+def test_money_is_compared_as_it_is_spoken(written: str, said: str) -> None:
+    assert words(written) == said.split()
+
+
+@pytest.mark.parametrize(
     ("reference", "heard", "rate"),
     [
         ("a b c d", "a b c d", 0),
