@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed bench-apart bench-engine clean
+.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed bench-apart bench-engine bench-stages clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,6 +67,10 @@ bench-engine: $(DEV_INSTALLED) ## the AR engine, its peers and the server: out/b
 	@$(PY) -c 'import cyllama' 2>/dev/null || $(PYTHON) deploy/one_line.py "installing peers" out/logs/peers.log \
 		$(PY) -m pip install --disable-pip-version-check -e '.[bench-peers]' || echo "going on without them" >&2
 	@$(PY) -m loadtest.engine $(if $(QUICK),--quick) $(ARGS)
+
+bench-stages: $(DEV_INSTALLED) ## encoder window, listening, diffusion lock, speaking: out/bench/stages.json (QUICK=1: one round)
+	@$(PY) -m build
+	@$(PY) -m loadtest.stages $(if $(QUICK),--quick) $(ARGS)
 
 bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mended: out/bench/apart.json
 	@$(PY) -m loadtest.apart $(ARGS)

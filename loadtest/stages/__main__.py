@@ -3,7 +3,7 @@
 import sys
 
 from loadtest.bench import Bench
-from loadtest.stages import flow, hearing, speaking, window
+from loadtest.stages import flow, hearing, served_modes, speaking, window
 from loadtest.stages.plots import draw
 
 BENCH = Bench(
@@ -14,11 +14,18 @@ BENCH = Bench(
     experiments={
         "window": window.window,
         "flow": flow.flow,
+        "served_modes": served_modes.served_modes,
         "hearing": hearing.hearing,
         "encoders": hearing.encoders,
         "speaking": speaking.speaking,
     },
-    targets={**window.TARGETS, **flow.TARGETS, **hearing.TARGETS, **speaking.TARGETS},
+    targets={
+        **window.TARGETS,
+        **flow.TARGETS,
+        **served_modes.TARGETS,
+        **hearing.TARGETS,
+        **speaking.TARGETS,
+    },
     draw=draw,
 )
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from client.turns import TurnClient, TurnOptions
+from client.turns import TurnChunk, TurnClient, TurnOptions
 from loadtest.engine.figures import ratio, rotated
 from loadtest.load.punctuality import percentile
 from loadtest.stages.flow_pieces import shipped
@@ -34,6 +34,15 @@ EACH = 4
 _SHARES = {"p50": 0.5, "p95": 0.95}
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A batch of the flow decoder, as one of its pieces tells of it."""
+
+    start_ns: int
+    end_ns: int
+    members: int
+
+
 @dataclass(frozen=True, eq=False)
 class Spoken:
     """One sentence as its caller got it."""
@@ -46,6 +55,8 @@ class Spoken:
 
     speech: NDArray[np.float32]
     rate_hz: int
+    passes: Sequence[Pass]
+    """One of each of its pieces."""
 
     @property
     def sound_s(self) -> float:
@@ -91,7 +102,14 @@ def speak(client: TurnClient, text: str, *, steps: int, seed: int) -> Spoken:
         seconds=(chunks[-1].received_ns - stream.sent_ns) / 1e9,
         speech=np.concatenate([chunk.speech for chunk in chunks]),
         rate_hz=first.sample_rate_hz,
+        passes=list({chunk.piece: _pass(chunk) for chunk in chunks}.values()),
     )
+
+
+def _pass(chunk: TurnChunk) -> Pass:
+    """The batch that the chunk's piece was in."""
+    span = next(one for one in chunk.events if (one.stage, one.what) == ("acoustic", "compute"))
+    return Pass(span.start_ns, span.end_ns, int(span.more["members"]))
 
 
 def paces(client: TurnClient, rounds: int, progress: Progress) -> tuple[Lone, Crowds]:
