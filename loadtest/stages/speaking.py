@@ -5,7 +5,7 @@ sentence is the same at every number of flow steps but for what the steps make o
 speaks the same few sentences at each number of steps, in turns; then several callers speak at once
 at the shipped number.
 
-What is understood is heard of all unseen sentences, once: the sound is the same in every round.
+What is understood is heard of forty unseen sentences, once: the sound is the same in every round.
 """
 
 from collections import defaultdict
@@ -58,7 +58,7 @@ TARGETS: dict[str, Target] = {
 
 @dataclass
 class Readings:
-    """What all unseen sentences sounded like."""
+    """What the unseen sentences sounded like."""
 
     heard: dict[int, list[Heard]] = field(default_factory=lambda: defaultdict(list))
     """By flow steps; nothing where there is no listener."""
@@ -84,7 +84,7 @@ def speaking(folder: Path, rounds: int, progress: Progress) -> Found:
 
 
 def read(client: TurnClient, folder: Path, progress: Progress, *, is_heard: bool) -> Readings:
-    """All unseen sentences at each number of steps, alone; the first one's sound is written."""
+    """The unseen sentences at each number of steps, alone; the first one's sound is written."""
     hear = _listener() if is_heard else None
     readings = Readings()
     folder.mkdir(parents=True, exist_ok=True)

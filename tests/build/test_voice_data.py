@@ -10,9 +10,10 @@ from build.voice.corpus import Basis, Statistics, pitch_tokens
 from build.voice.grammar import GRAMMAR, SHARES
 from build.voice.hearing import number_words, spoken
 from build.voice.texts import MADE, MAX_CHARACTERS, expand, training_texts
-from build.voice.unseen import SENTENCES
+from build.voice.unseen import CASES, SENTENCES
 from python_backends.diffusion_lock.frames import frame_positions
 from python_backends.speech import LATENT
+from python_backends.spoken import Phonemizer
 
 
 def test_training_text_depends_only_on_its_seed() -> None:
@@ -33,8 +34,38 @@ def test_every_symbol_of_the_grammar_can_be_expanded() -> None:
 
 def test_the_sentences_that_measure_the_voice_are_not_in_its_training_text() -> None:
     seen = {spoken(text) for text in training_texts()}
-    assert len(set(SENTENCES)) == 40
-    assert not any(spoken(sentence) in seen for sentence in SENTENCES)
+    texts = [*SENTENCES, *(case.text for case in CASES), *(case.words for case in CASES)]
+    assert len(set(SENTENCES)) == 100
+    assert len({case.text for case in CASES}) == 50
+    assert not [text for text in texts if spoken(text) in seen]
+
+
+def test_the_front_end_reads_prices_times_and_numbers_as_they_are_spelt_out() -> None:
+    """By sound: stress apart, for "forty-seven" in one word is stressed as one."""
+    read = Phonemizer()
+    symbols = {number: symbol for symbol, number in read._ids.items()}
+
+    def sounds(text: str) -> str:
+        return "".join(one for one in map(symbols.__getitem__, read(text)) if one not in "ˈˌ,. ")
+
+    for case in CASES:
+        assert sounds(case.text) == sounds(case.words), case.text
+
+
+@pytest.mark.parametrize(
+    ("number", "heard", "right"),
+    [
+        (0, "Your total is 14 dollars and 50 cents", True),
+        (0, "Your total is $14.15.", False),
+        (16, "We close at 11 p.m.", True),
+        (16, "We close at 11 a.m.", False),
+        (17, "Your table is ready at 745.", True),
+        (27, "You are number one hundred three in line.", True),
+        (27, "You are number 130 in line.", False),
+    ],
+)
+def test_a_number_is_heard_right_however_it_is_spelt(number: int, heard: str, right: bool) -> None:
+    assert CASES[number].is_heard_right(heard) == right
 
 
 def test_frames_know_their_phoneme_and_their_place_in_it() -> None:
