@@ -186,6 +186,9 @@ def _options(arguments: Namespace) -> TurnOptions:
         logit_bias=dict(arguments.logit_bias) or None,
         stop=arguments.stop or None,
         seed=arguments.seed,
+        speech_temperature=arguments.speech_temperature,
+        steps=arguments.steps,
+        voice=arguments.voice,
         stream=False if arguments.no_stream else None,
     )
 

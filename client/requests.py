@@ -43,6 +43,9 @@ class TurnOptions:
     speech_temperature: float | None = None
     steps: int | None = None
     solver: str | None = None
+    voice: str | None = None
+    """"alto" or "baritone"."""
+
     stream: bool | None = None
     deadline_ms: int | None = None
 
@@ -85,9 +88,7 @@ def speak_request(
     return _request("speak", turn_id, {"TEXT": _bytes(text)}, options, traceparent)
 
 
-def transcribe_request(
-    audio: Floats, *, turn_id: str | None, min_frames: int | None = None
-) -> Any:
+def transcribe_request(audio: Floats, *, turn_id: str | None, min_frames: int | None = None) -> Any:
     """A ModelInferRequest of `transcribe`; InvalidInput unless `audio` is one row of samples."""
     tensors: Tensors = {"AUDIO": _audio(audio)}
     turn = turn_id or new_turn_id()

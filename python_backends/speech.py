@@ -31,3 +31,6 @@ PITCHES = 33
 """Pitch tokens: 0 unvoiced, 1..32 log-spaced bins of F0."""
 
 MIN_F0_HZ = 40.0
+
+VOICES = ("alto", "baritone")
+"""Who may speak; a voice's place here is its number in the graphs."""

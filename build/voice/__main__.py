@@ -1,7 +1,8 @@
-"""`python -m build.voice`: trains the voice, or measures it.
+"""`python -m build.voice`: trains the voices, or what is left of it, and writes `weights/voice`.
 
-python -m build.voice train      teacher data, both models, weights/voice
-python -m build.voice evaluate   speaks unseen sentences, hears them, weights/voice/quality.json
+python -m build.voice train          from nothing
+python -m build.voice train --on     from the weights in git
+python -m build.voice makings        only what is made of the teacher without training
 """
 
 import argparse
@@ -14,36 +15,47 @@ from collections.abc import Sequence
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
-def train(threads: int) -> None:
-    """Trains both models, or what is left of it, and writes the weights."""
+def train(threads: int, *, on: bool = False) -> None:
+    """Teacher data, prosody LM, flow decoder, shortcuts; each goes on from its checkpoint."""
     import torch
 
+    from build.voice import weights
     from build.voice.corpus import load_corpus
+    from build.voice.curves import write_curves
     from build.voice.train_flow import train_flow
     from build.voice.train_prosody import train_prosody
-    from build.voice.weights import save_voice
+    from build.voice.train_shortcut import train_shortcut
 
     torch.set_num_threads(threads)
     corpus = load_corpus(workers=threads)
-    save_voice(corpus, train_prosody(corpus), train_flow(corpus))
+    prosody, of_prosody = train_prosody(corpus, weights.load_prosody() if on else None)
+    flow, of_flow = train_flow(corpus, weights.load_flow() if on else None)
+    shortcut, of_shortcut = train_shortcut(corpus, flow)
+    weights.save_voice(prosody, shortcut)
+    write_curves({"prosody_lm": of_prosody, "flow_decoder": of_flow, "shortcut": of_shortcut})
 
 
-def evaluate(threads: int) -> None:
-    """Measures the voice in git and writes what was found beside it."""
-    import torch
+def makings() -> None:
+    """Heads of the vocoder and scales of F0."""
+    from build.voice.weights import save_makings
 
-    from build.voice.evaluate import write_quality
-
-    torch.set_num_threads(threads)
-    write_quality(threads)
+    save_makings()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m build.voice", description=__doc__)
-    parser.add_argument("task", choices=("train", "evaluate"))
+    parser = argparse.ArgumentParser(
+        prog="python -m build.voice",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("task", choices=("train", "makings"))
+    parser.add_argument("--on", action="store_true", help="train the weights in git on")
     parser.add_argument("--threads", type=int, default=2)
     chosen = parser.parse_args(arguments)
-    {"train": train, "evaluate": evaluate}[chosen.task](chosen.threads)
+    if chosen.task == "train":
+        train(chosen.threads, on=chosen.on)
+    else:
+        makings()
     return 0
 
 

@@ -1,32 +1,40 @@
-"""The training corpus: readings of the teacher, compressed, cached outside the tree."""
+"""The training corpus: readings of the teacher, compressed, cached outside the tree.
+
+The space they are compressed to is in git (`latents.safetensors`), so that weights trained on one
+corpus can be trained on with another.
+"""
 
 import hashlib
 import multiprocessing
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 
 from build.fetch import cache_dir, replacing
+from build.voice.manners import Manner, manners
 from build.voice.teacher import Reading, Teacher, model_path
 from build.voice.texts import training_texts
-from python_backends.speech import FRAMES_PER_TICK, LATENT, PITCHES
+from python_backends.speech import FRAMES_PER_TICK, LATENT, PITCHES, VOICES
 
-HELD_OUT: Final = 60
-"""Utterances at the end of the corpus that no trainer sees."""
+HELD_OUT: Final = 120
+"""Readings at the end of the corpus, of the last 60 texts, that no trainer sees."""
 
+LATENTS: Final = Path(__file__).parents[2] / "weights" / "voice" / "latents.safetensors"
+
+_MANNERS_SEED: Final = 7
 _BASIS_TEXTS: Final = 300
-_STATISTICS_UTTERANCES: Final = 800
 _VOICED_HZ: Final = 60.0
 _LEAST_VOICED_FRAMES: Final = 5
 _PHONEMES: Final = range(4, 220)
-_LAYOUT: Final = "4"
+_LAYOUT: Final = "5"
 """Changes when the cached file does."""
 
 
@@ -64,7 +72,8 @@ class Basis:
 
 @dataclass(frozen=True)
 class Statistics:
-    """How F0 is normalised for the flow decoder and binned for the prosody LM; logs of Hz."""
+    """How the teacher's F0 is normalised for the flow decoder and binned for the prosody LM; logs
+    of Hz. All voices are modelled in its scale, and brought to their own when they speak."""
 
     log_f0_mean: float
     log_f0_std: float
@@ -84,6 +93,8 @@ class Utterance:
     """One training example of P phonemes and T frames."""
 
     text: str
+    voice: int
+    """Place in VOICES."""
     phonemes: NDArray[np.int64]
     """[P]."""
     ticks: NDArray[np.int64]
@@ -105,7 +116,8 @@ class Corpus:
 
     @property
     def training(self) -> list[Utterance]:
-        return self.utterances[:-HELD_OUT]
+        held = {utterance.text for utterance in self.held_out}
+        return [utterance for utterance in self.utterances if utterance.text not in held]
 
     @property
     def held_out(self) -> list[Utterance]:
@@ -120,8 +132,11 @@ def cache_folder() -> Path:
 
 
 def load_corpus(workers: int = 2) -> Corpus:
-    """The corpus of `training_texts()`, read by the teacher now or taken from the cache."""
+    """The corpus of `training_texts()`, each read once for each voice in a manner of its own; read
+    by the teacher now or taken from the cache."""
     texts = training_texts()
+    if not LATENTS.exists():
+        _fit_latents(texts)
     fingerprint = _fingerprint(texts)
     path = cache_folder() / f"corpus-{fingerprint}.npz"
     if not path.exists():
@@ -130,34 +145,59 @@ def load_corpus(workers: int = 2) -> Corpus:
         return _assemble(dict(stored), fingerprint)
 
 
+def load_latents() -> tuple[Basis, Statistics]:
+    """The space of the latents, and the scale of F0."""
+    stored = load_file(LATENTS)
+    basis = Basis(stored["mean"], stored["components"], stored["scale"], float(stored["explained"]))
+    return basis, Statistics(*map(float, stored["statistics"]))
+
+
+def save_latents(basis: Basis, statistics: Statistics) -> None:
+    """Writes LATENTS in float32, atomically."""
+    arrays = {
+        "mean": basis.mean,
+        "components": basis.components,
+        "scale": basis.scale,
+        "explained": np.array(basis.explained, np.float32),
+        "statistics": np.array(list(vars(statistics).values())),
+    }
+    with replacing(LATENTS) as partial:
+        save_file(arrays, partial)
+
+
+def _fit_latents(texts: Sequence[str]) -> None:
+    teacher = Teacher()
+    plain = [teacher.read(text) for text in tqdm(texts[:_BASIS_TEXTS], "principal components")]
+    basis = Basis.fit(np.concatenate([reading.hidden for reading in plain]))
+    save_latents(basis, Statistics.of(np.concatenate([reading.f0 for reading in plain])))
+
+
 def _fingerprint(texts: Sequence[str]) -> str:
     digest = hashlib.sha256(_LAYOUT.encode())
     digest.update("\n".join(texts).encode())
-    digest.update(model_path().read_bytes())
+    digest.update(repr(manners(len(texts), _MANNERS_SEED)).encode())
+    for path in (model_path(), LATENTS):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def _record(texts: Sequence[str], path: Path, workers: int) -> None:
     """Reads all texts and writes their flat arrays to `path`, atomically."""
-    teacher = Teacher()
-    first = [teacher.read(t).hidden for t in tqdm(texts[:_BASIS_TEXTS], "principal components")]
-    basis = Basis.fit(np.concatenate(first))
-    with ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), _open_teacher, (basis,)
-    ) as pool:
-        readings = list(
-            tqdm(pool.map(_read, texts, chunksize=32), "teacher reads", len(texts), unit="text")
-        )
+    each = [text for text in texts for _ in VOICES]
+    drawn = manners(len(texts), _MANNERS_SEED)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open_teacher) as pool:
+        reading = pool.map(_read, each, drawn, chunksize=32)
+        readings = list(tqdm(reading, "teacher reads", len(each), unit="text"))
     with replacing(path) as partial, partial.open("wb") as file:
-        np.savez(file, **_flatten(_usable(readings)), **vars(basis))
+        np.savez(file, **_flatten(_usable(readings)))
 
 
 _worker: tuple[Teacher, Basis]
 
 
-def _open_teacher(basis: Basis) -> None:
+def _open_teacher() -> None:
     global _worker
-    _worker = (Teacher(), basis)
+    _worker = (Teacher(), load_latents()[0])
 
 
 @dataclass(frozen=True)
@@ -165,17 +205,18 @@ class _Projected:
     """A reading whose hidden layer is reduced to latents."""
 
     text: str
+    manner: Manner
     phonemes: NDArray[np.int64]
     ticks: NDArray[np.int64]
     f0: NDArray[np.float32]
     latent: NDArray[np.float16]
 
 
-def _read(text: str) -> _Projected:
+def _read(text: str, manner: Manner) -> _Projected:
     teacher, basis = _worker
-    reading: Reading = teacher.read(text)
+    reading: Reading = teacher.read(text, manner.pace)
     latent = basis.project(reading.hidden)
-    return _Projected(text, reading.phonemes, reading.ticks, reading.f0, latent)
+    return _Projected(text, manner, reading.phonemes, reading.ticks, reading.f0, latent)
 
 
 def _usable(readings: Iterable[_Projected]) -> list[_Projected]:
@@ -190,6 +231,7 @@ def _usable(readings: Iterable[_Projected]) -> list[_Projected]:
 def _flatten(readings: Sequence[_Projected]) -> dict[str, NDArray[np.generic]]:
     return {
         "text": np.array([r.text for r in readings]),
+        "manner": np.array([astuple(r.manner) for r in readings]),
         "phoneme_count": np.array([len(r.phonemes) for r in readings]),
         "frame_count": np.array([len(r.f0) for r in readings]),
         "phonemes": np.concatenate([r.phonemes for r in readings]),
@@ -200,41 +242,40 @@ def _flatten(readings: Sequence[_Projected]) -> dict[str, NDArray[np.generic]]:
 
 
 def _assemble(stored: dict[str, NDArray[Any]], fingerprint: str) -> Corpus:
-    basis = Basis(stored["mean"], stored["components"], stored["scale"], float(stored["explained"]))
+    basis, statistics = load_latents()
     phonemes = [slice(a, b) for a, b in pairwise(np.cumsum([0, *stored["phoneme_count"]]))]
     frames = [slice(a, b) for a, b in pairwise(np.cumsum([0, *stored["frame_count"]]))]
     f0: NDArray[np.float32] = stored["f0"]
-    statistics = Statistics.of(f0[: frames[:_STATISTICS_UTTERANCES][-1].stop])
     utterances = [
         _utterance(
-            str(text),
-            stored["phonemes"][p],
-            stored["ticks"][p],
-            f0[t],
-            stored["latent"][t],
+            _Projected(
+                str(text),
+                Manner(int(voice), *manner),
+                stored["phonemes"][p],
+                stored["ticks"][p],
+                f0[t],
+                stored["latent"][t],
+            ),
             statistics,
         )
-        for text, p, t in zip(stored["text"], phonemes, frames, strict=True)
+        for text, (voice, *manner), p, t in zip(
+            stored["text"], stored["manner"], phonemes, frames, strict=True
+        )
     ]
     return Corpus(utterances, basis, statistics, fingerprint)
 
 
-def _utterance(
-    text: str,
-    phonemes: NDArray[np.int64],
-    ticks: NDArray[np.int64],
-    f0: NDArray[np.float32],
-    latent: NDArray[np.float16],
-    statistics: Statistics,
-) -> Utterance:
-    assert FRAMES_PER_TICK * ticks.sum() == len(f0)
-    voiced = f0 > _VOICED_HZ
-    log_f0 = np.interp(np.arange(len(f0)), np.flatnonzero(voiced), np.log(f0[voiced]))
-    melody = (log_f0 - statistics.log_f0_mean) / statistics.log_f0_std
-    channels = [latent, melody[:, None], np.where(voiced, 1.0, -1.0)[:, None]]
-    acoustic = np.concatenate(channels, 1).astype(np.float16)
-    pitch = pitch_tokens(f0, voiced, FRAMES_PER_TICK * ticks, statistics)
-    return Utterance(text, phonemes, ticks, pitch, acoustic)
+def _utterance(read: _Projected, statistics: Statistics) -> Utterance:
+    assert FRAMES_PER_TICK * read.ticks.sum() == len(read.f0)
+    voiced = read.f0 > _VOICED_HZ
+    log_f0 = np.interp(np.arange(len(voiced)), np.flatnonzero(voiced), np.log(read.f0[voiced]))
+    plain = (log_f0 - statistics.log_f0_mean) / statistics.log_f0_std
+    melody = read.manner.melody(plain, voiced)
+    voicing = np.where(voiced, 1.0, -1.0)
+    acoustic = np.column_stack([read.latent, melody, voicing]).astype(np.float16)
+    f0 = np.exp(melody * statistics.log_f0_std + statistics.log_f0_mean).astype(np.float32)
+    pitch = pitch_tokens(f0, voiced, FRAMES_PER_TICK * read.ticks, statistics)
+    return Utterance(read.text, read.manner.voice, read.phonemes, read.ticks, pitch, acoustic)
 
 
 def pitch_tokens(

@@ -24,7 +24,7 @@ Axes = dict[str, dict[int, str]]
 
 
 def export_acoustic_condition(target: Path) -> None:
-    """PHONEME, PITCH, FRAME_PHONEME, FRAME_POSITION -> CONDITION."""
+    """PHONEME, PITCH, FRAME_PHONEME, FRAME_POSITION, VOICE, STRIDE -> CONDITION."""
     tokens, frames = torch.zeros(2, 9, dtype=torch.int64), torch.zeros(2, 20, dtype=torch.int64)
     _export(
         weights.load_flow().condition,
@@ -33,6 +33,8 @@ def export_acoustic_condition(target: Path) -> None:
             "PITCH": tokens,
             "FRAME_PHONEME": frames,
             "FRAME_POSITION": torch.zeros(2, 20, 3),
+            "VOICE": torch.zeros(2, 1, dtype=torch.int64),
+            "STRIDE": torch.zeros(2, 1, dtype=torch.int64),
         },
         {"CONDITION": {0: _BATCH, 1: "T"}},
         {"PHONEME": "P", "PITCH": "P", "FRAME_PHONEME": "T", "FRAME_POSITION": "T"},
@@ -57,7 +59,7 @@ def export_acoustic_step(target: Path) -> None:
 
 
 def export_vocoder(target: Path) -> None:
-    """LATENT, F0, VOICED, PHASE, NOISE -> SPEECH, SAMPLE_RATE."""
+    """LATENT, F0, VOICED, PHASE, NOISE, VOICE -> SPEECH, SAMPLE_RATE."""
     flat = torch.full((2, 20), 100.0)
     _export(
         weights.load_vocoder(),
@@ -67,6 +69,7 @@ def export_vocoder(target: Path) -> None:
             "VOICED": flat,
             "PHASE": flat,
             "NOISE": torch.zeros(2, 20, NOISE),
+            "VOICE": torch.zeros(2, 1, dtype=torch.int64),
         },
         {"SPEECH": {0: _BATCH, 1: "S"}, "SAMPLE_RATE": {0: _BATCH}},
         dict.fromkeys(("LATENT", "F0", "VOICED", "PHASE", "NOISE"), "F"),
@@ -81,15 +84,18 @@ class _Admission(nn.Module):
         super().__init__()
         self._lm = lm
 
-    def forward(self, phonemes: Tensor) -> Tensor:
-        return self._lm.encode(phonemes)
+    def forward(self, phonemes: Tensor, voice: Tensor) -> Tensor:
+        return self._lm.encode(phonemes, voice)
 
 
 def export_prosody_admission(target: Path) -> None:
-    """PHONEMES int64 [B, P] -> enc float32 [B, P, 192]; rows are not padded."""
+    """PHONEMES int64 [B, P], VOICE int64 [B, 1] -> enc float32 [B, P, 192]; rows are not padded."""
     _export(
         _Admission(weights.load_prosody()),
-        {"PHONEMES": torch.zeros(2, 9, dtype=torch.int64)},
+        {
+            "PHONEMES": torch.zeros(2, 9, dtype=torch.int64),
+            "VOICE": torch.zeros(2, 1, dtype=torch.int64),
+        },
         {"enc": {0: _BATCH, 1: "P"}},
         {"PHONEMES": "P"},
         target,

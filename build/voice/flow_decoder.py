@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from build.voice.layers import PHONEMES, ConvNeXtBlock
-from python_backends.speech import CHANNELS, PITCHES
+from python_backends.diffusion_lock.solver import STRIDES
+from python_backends.speech import CHANNELS, PITCHES, VOICES
 
 CONDITION: Final = 128
 """Channels of the condition."""
@@ -25,7 +26,7 @@ PHONEME_REACH: Final = _PHONEME_BLOCKS * (_PHONEME_KERNEL // 2)
 
 
 class Condition(nn.Module):
-    """What the decoder is to say, frame by frame; made once a piece."""
+    """What the decoder is to say, frame by frame, by whom, in how long strides; once a piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,9 +36,17 @@ class Condition(nn.Module):
             ConvNeXtBlock(CONDITION, _PHONEME_KERNEL) for _ in range(_PHONEME_BLOCKS)
         )
         self.position = nn.Linear(3, CONDITION)
+        self.voice = _zeroed(len(VOICES))
+        self.stride = _zeroed(STRIDES)
 
     def forward(
-        self, phoneme: Tensor, pitch: Tensor, frame_phoneme: Tensor, frame_position: Tensor
+        self,
+        phoneme: Tensor,
+        pitch: Tensor,
+        frame_phoneme: Tensor,
+        frame_position: Tensor,
+        voice: Tensor,
+        stride: Tensor,
     ) -> Tensor:
         """The condition of every frame.
 
@@ -46,6 +55,8 @@ class Condition(nn.Module):
             pitch: int64 [B, P], pitch tokens; -1 marks padding.
             frame_phoneme: int64 [B, T], index of each frame's phoneme; anything on padding.
             frame_position: float32 [B, T, 3], see `frames.frame_positions`.
+            voice: int64 [B, 1], place in VOICES.
+            stride: int64 [B, 1], see `solver.stride`.
 
         Returns:
             float32 [B, T, CONDITION].
@@ -56,7 +67,15 @@ class Condition(nn.Module):
             h = block(h, mask)
         index = frame_phoneme.clamp(min=0).minimum(_last_index(h))[..., None]
         place: Tensor = self.position(frame_position)
-        return torch.gather(h, 1, index.expand(-1, -1, CONDITION)) + place
+        manner: Tensor = self.voice(voice) + self.stride(stride)
+        return torch.gather(h, 1, index.expand(-1, -1, CONDITION)) + place + manner
+
+
+def _zeroed(rows: int) -> nn.Embedding:
+    """An embedding that says nothing until it is trained."""
+    table = nn.Embedding(rows, CONDITION)
+    nn.init.zeros_(table.weight)
+    return table
 
 
 def _last_index(h: Tensor) -> Tensor:

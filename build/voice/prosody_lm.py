@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from build.voice.layers import PHONEMES, ConvNeXtBlock
-from python_backends.speech import DURATIONS, PITCHES
+from python_backends.speech import DURATIONS, PITCHES, VOICES
 
 WIDTH: Final = 192
 HEADS: Final = 4
@@ -65,10 +65,13 @@ class ProsodyLM(nn.Module):
         self.pitch_head = nn.Sequential(
             nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, PITCHES)
         )
+        self.voice = nn.Embedding(len(VOICES), WIDTH)
+        nn.init.zeros_(self.voice.weight)
 
-    def encode(self, phonemes: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Phoneme ids int64 [B, P] -> [B, P, WIDTH]; mask [B, P, 1], 0 on padding."""
-        h: Tensor = self.phoneme(phonemes)
+    def encode(self, phonemes: Tensor, voice: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Phoneme ids int64 [B, P], voice int64 [B, 1] -> [B, P, WIDTH]; mask [B, P, 1], 0 on
+        padding."""
+        h: Tensor = self.phoneme(phonemes) + self.voice(voice)
         mask = torch.ones_like(h[..., :1]) if mask is None else mask
         for block in self.encoder:
             h = block(h, mask)
@@ -101,18 +104,19 @@ class ProsodyLM(nn.Module):
         return logits
 
     @torch.inference_mode()
-    def generate(self, phonemes: Tensor, noise: Tensor | None = None) -> Tensor:
+    def generate(self, phonemes: Tensor, noise: Tensor | None = None, voice: int = 0) -> Tensor:
         """Prosody of one utterance, without a cache: the reference for the step graphs.
 
         Args:
             phonemes: int64 [P].
             noise: [P, DURATIONS + PITCHES], Gumbel noise scaled by the temperature, added to the
                 logits (Gumbel-max sampling); None is greedy.
+            voice: place in VOICES.
 
         Returns:
             int64 [P, 2], duration and pitch tokens.
         """
-        encoded = self.encode(phonemes[None])
+        encoded = self.encode(phonemes[None], torch.tensor([[voice]]))
         count = len(phonemes)
         noise = torch.zeros(count, DURATIONS + PITCHES) if noise is None else noise
         previous = torch.zeros(1, count + 1, 2, dtype=torch.int64)

@@ -1,5 +1,6 @@
 """Text to sound with the torch modules: what the servers' stages do together, for measurement."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -7,22 +8,23 @@ import torch
 from numpy.typing import NDArray
 
 from build.voice import weights
-from build.voice.corpus import Statistics
 from build.voice.flow_decoder import FlowDecoder
 from build.voice.prosody_lm import ProsodyLM
 from build.voice.teacher import Phonemizer
 from build.voice.vocoder import Vocoder, frame_advance
 from python_backends.diffusion_lock.frames import frame_positions
+from python_backends.diffusion_lock.solver import SHORTCUT, stride
+from python_backends.diffusion_lock.source import Voice, load_voices
 from python_backends.speech import (
     CHANNELS,
     CONTEXT_FRAMES,
     DURATIONS,
     FRAMES_PER_TICK,
     LATENT,
-    MIN_F0_HZ,
     NOISE,
     PITCHES,
     SAMPLE_RATE_HZ,
+    VOICES,
 )
 
 _TINY: Final = 1e-9
@@ -32,8 +34,11 @@ class Speaker:
     """Speaks a text with given models.
 
     Args:
+        voices: how each voice scales F0, as the server reads it.
+        voice: its name.
         temperature: of the prosody LM; 0 is greedy.
-        steps: Euler steps of the flow decoder.
+        steps: of the flow decoder.
+        solver: "euler" or "shortcut".
     """
 
     def __init__(
@@ -41,39 +46,59 @@ class Speaker:
         prosody: ProsodyLM,
         flow: FlowDecoder,
         vocoder: Vocoder,
-        statistics: Statistics,
+        voices: Mapping[str, Voice],
         *,
+        voice: str = VOICES[0],
         temperature: float = 0.0,
         steps: int = 4,
+        solver: str = SHORTCUT,
     ) -> None:
         self._prosody = prosody
         self._flow = flow
         self._vocoder = vocoder
-        self._statistics = statistics
+        self.voice = voices[voice]
         self._temperature = temperature
         self._steps = steps
+        self._stride = stride(solver, steps)
         self._phonemize = Phonemizer()
 
     @classmethod
-    def from_git(cls, *, temperature: float = 0.0, steps: int = 4) -> "Speaker":
-        """The voice of `weights/voice`."""
+    def from_git(
+        cls,
+        *,
+        voice: str = VOICES[0],
+        temperature: float = 0.0,
+        steps: int = 4,
+        solver: str = SHORTCUT,
+    ) -> "Speaker":
+        """The voices of `weights/voice`."""
         return cls(
             weights.load_prosody(),
             weights.load_flow(),
             weights.load_vocoder(),
-            weights.load_statistics(),
+            load_voices(weights.SPEECH),
+            voice=voice,
             temperature=temperature,
             steps=steps,
+            solver=solver,
         )
 
     @torch.inference_mode()
     def __call__(self, text: str, seed: int = 0) -> NDArray[np.float32]:
         """Float32 sound at 24 kHz; the seed fixes prosody, decoding and noise."""
         rng = np.random.default_rng(seed)
+        return self._vocode(self._frames(text, rng), rng)
+
+    @torch.inference_mode()
+    def frames(self, text: str, seed: int = 0) -> NDArray[np.float32]:
+        """The acoustic frames [T, CHANNELS] that sound is made of."""
+        return self._frames(text, np.random.default_rng(seed))
+
+    def _frames(self, text: str, rng: np.random.Generator) -> NDArray[np.float32]:
         phonemes = torch.from_numpy(self._phonemize(text))
-        prosody = self._prosody.generate(phonemes, self._gumbel(len(phonemes), rng))
-        acoustic = self._decode(phonemes, prosody, rng)
-        return self._vocode(acoustic, rng)
+        gumbel = self._gumbel(len(phonemes), rng)
+        prosody = self._prosody.generate(phonemes, gumbel, self.voice.number)
+        return self._decode(phonemes, prosody, rng)
 
     def _gumbel(self, steps: int, rng: np.random.Generator) -> torch.Tensor:
         uniform = rng.random((steps, DURATIONS + PITCHES))
@@ -91,6 +116,8 @@ class Speaker:
             prosody[None, :, 1],
             torch.from_numpy(frame_phoneme)[None],
             torch.from_numpy(position)[None],
+            torch.tensor([[self.voice.number]]),
+            torch.tensor([[self._stride]]),
         )
         frames = len(frame_phoneme)
         noise = torch.from_numpy(rng.standard_normal((1, frames, CHANNELS), np.float32))
@@ -102,8 +129,7 @@ class Speaker:
     ) -> NDArray[np.float32]:
         """The whole utterance in one chunk, its ends repeated as context."""
         padded = np.pad(acoustic, ((CONTEXT_FRAMES, CONTEXT_FRAMES), (0, 0)), mode="edge")
-        log_f0 = padded[:, LATENT] * self._statistics.log_f0_std + self._statistics.log_f0_mean
-        f0 = np.maximum(np.exp(log_f0), MIN_F0_HZ)
+        f0 = self.voice.f0_hz(padded)
         inputs = (
             padded[:, :LATENT],
             f0,
@@ -112,7 +138,7 @@ class Speaker:
             rng.standard_normal((len(padded), NOISE)),
         )
         rows = [torch.from_numpy(np.asarray(array, np.float32))[None] for array in inputs]
-        speech, _ = self._vocoder(*rows)
+        speech, _ = self._vocoder(*rows, torch.tensor([[self.voice.number]]))
         return np.asarray(speech[0].numpy())
 
 

@@ -5,35 +5,39 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from build.voice.batches import stack_padded
 from build.voice.corpus import Corpus, Utterance
 from build.voice.prosody_lm import ProsodyLM
-from build.voice.training import Recipe, Trainer
+from build.voice.training import History, Recipe, Trainer
 from python_backends.speech import DURATIONS
 
-STEPS: Final = 1500
+STEPS: Final = 2500
+MORE_STEPS: Final = 2000
+"""From weights that have been trained before."""
 
 _BATCH: Final = 16
 _POOL: Final = 8
 """Batches drawn together and sorted by length, so that little of a batch is padding."""
 
 
-def train_prosody(corpus: Corpus, steps: int = STEPS) -> ProsodyLM:
-    """A prosody LM trained on the corpus; continues from its checkpoint."""
+def train_prosody(
+    corpus: Corpus, start: ProsodyLM | None = None, steps: int | None = None
+) -> tuple[ProsodyLM, History]:
+    """A prosody LM trained on the corpus, from `start` or from nothing; continues from its
+    checkpoint."""
     recipe = Recipe(
         "prosody_lm",
         corpus.fingerprint,
-        steps,
-        learning_rate=1e-3,
+        steps or (MORE_STEPS if start else STEPS),
+        learning_rate=6e-4 if start else 1e-3,
         warmup_steps=50,
         weight_decay=0.02,
     )
     torch.manual_seed(recipe.seed)
-    model = ProsodyLM()
-
+    model = start.train().requires_grad_(True) if start else ProsodyLM()
     utterances = corpus.training
 
     def loss_of_batch(rng: np.random.Generator) -> Tensor:
@@ -41,9 +45,15 @@ def train_prosody(corpus: Corpus, steps: int = STEPS) -> ProsodyLM:
             duration, pitch = cross_entropies(model, draw(utterances, rng))
         return duration + pitch
 
-    trained = Trainer(recipe, model).run(loss_of_batch)
+    def validate(average: nn.Module) -> dict[str, float]:
+        assert isinstance(average, ProsodyLM)
+        duration, pitch = cross_entropies(average, corpus.held_out)
+        return {"duration": duration.item(), "pitch": pitch.item()}
+
+    trainer = Trainer(recipe, model, validate)
+    trained = trainer.run(loss_of_batch)
     assert isinstance(trained, ProsodyLM)
-    return trained
+    return trained, trainer.history
 
 
 def draw(utterances: Sequence[Utterance], rng: np.random.Generator) -> list[Utterance]:
@@ -58,7 +68,8 @@ def cross_entropies(model: ProsodyLM, utterances: Sequence[Utterance]) -> tuple[
     """Mean cross entropy a phoneme, in nats, of duration tokens and of pitch tokens."""
     phonemes = stack_padded([u.phonemes for u in utterances], 0)
     tokens = stack_padded([_tokens(u) for u in utterances], 0).values
-    encoded = model.encode(phonemes.values, phonemes.mask[..., None])
+    voice = torch.tensor([[u.voice] for u in utterances])
+    encoded = model.encode(phonemes.values, voice, phonemes.mask[..., None])
     previous = functional.pad(tokens[:, :-1] + 1, (0, 0, 1, 0))
     hidden = model(encoded, previous)
     duration, pitch = tokens[..., 0], tokens[..., 1]

@@ -43,6 +43,12 @@ class Recipe:
 LossOfBatch = Callable[[np.random.Generator], Tensor]
 """Draws a batch from the generator and returns its mean loss."""
 
+Validation = Callable[[nn.Module], dict[str, float]]
+"""Losses of a model on data that it was not trained on."""
+
+History = list[dict[str, float]]
+"""By step: the smoothed training loss, and what the validation found."""
+
 
 class Trainer:
     """Trains `model` with AdamW and keeps an exponential moving average of its weights.
@@ -51,11 +57,16 @@ class Trainer:
     result; `run` on a finished one returns at once.
     """
 
-    def __init__(self, recipe: Recipe, model: nn.Module) -> None:
+    def __init__(
+        self, recipe: Recipe, model: nn.Module, validate: Validation | None = None
+    ) -> None:
         self.recipe = recipe
         self.model = model
         self.average = copy.deepcopy(model)
         self.step = 0
+        self.history: History = []
+        self._validate = validate
+        self._loss = 0.0
         self._rng = np.random.default_rng(recipe.seed)
         self._optimiser = torch.optim.AdamW(
             model.parameters(),
@@ -69,16 +80,25 @@ class Trainer:
         """Runs the remaining steps; returns the averaged model, in evaluation mode."""
         self._resume()
         bar = tqdm(total=self.recipe.steps, initial=self.step, desc=self.recipe.name, unit="step")
-        smoothed = 0.0
+        self._look()
         while self.step < self.recipe.steps:
             loss = self._update(loss_of_batch)
-            smoothed += (loss - smoothed) * max(_SMOOTHING, 1 / self.step)
-            bar.set_postfix(loss=f"{smoothed:.4f}", refresh=False)
+            self._loss += (loss - self._loss) * max(_SMOOTHING, 1 / self.step)
+            bar.set_postfix(loss=f"{self._loss:.4f}", refresh=False)
             bar.update()
             if self.step % _CHECKPOINT_STEPS == 0 or self.step == self.recipe.steps:
+                self._look()
                 self._save()
         bar.close()
         return self.average.eval()
+
+    def _look(self) -> None:
+        """Validates the averaged model; the training's own random draws stay what they were."""
+        if self._validate is None or any(one["step"] == self.step for one in self.history):
+            return
+        with torch.random.fork_rng(), torch.inference_mode():
+            found = self._validate(self.average)
+        self.history.append({"step": self.step, "training": self._loss, **found})
 
     def _update(self, loss_of_batch: LossOfBatch) -> float:
         for group in self._optimiser.param_groups:
@@ -108,6 +128,8 @@ class Trainer:
             "optimiser": self._optimiser.state_dict(),
             "rng": self._rng.bit_generator.state,
             "torch_rng": torch.get_rng_state(),
+            "history": self.history,
+            "loss": self._loss,
         }
         with replacing(self._path) as partial:
             torch.save(state, partial)
@@ -126,3 +148,4 @@ class Trainer:
         self._optimiser.load_state_dict(state["optimiser"])
         self._rng.bit_generator.state = state["rng"]
         torch.set_rng_state(state["torch_rng"])
+        self.history, self._loss = state["history"], state["loss"]

@@ -4,10 +4,11 @@ The spectrum of a frame is hibari's source-filter sum,
 
     S = exp(lh) e^{i pi tanh(theta)} STFT(pulses) + exp(ln) Z + exp(lr) e^{i phi},
 
-with lh, theta, ln, lr, phi from a linear head on the latents, a band-limited pulse train of the
-given F0 and white noise Z. hibari does this in numpy (`hibari/dsp.py`); here the discrete Fourier
-transforms are matrix products, so that any ONNX or TensorRT runtime executes them, and the phase of
-the pulse train and the noise are inputs, so that chunks of one piece join without a seam.
+with lh, theta, ln, lr, phi from a linear head on the latents, one for each voice, a band-limited
+pulse train of the given F0 and white noise Z. hibari does this in numpy (`hibari/dsp.py`); here the
+discrete Fourier transforms are matrix products, so that any ONNX or TensorRT runtime executes them,
+and the phase of the pulse train and the noise are inputs, so that chunks of one piece join without
+a seam.
 """
 
 import math
@@ -26,6 +27,7 @@ from python_backends.speech import (
     MIN_F0_HZ,
     N_FFT,
     SAMPLE_RATE_HZ,
+    VOICES,
 )
 
 _HOPS_PER_WINDOW: Final = N_FFT // HOP
@@ -60,7 +62,8 @@ def frame_advance() -> list[float]:
 
 
 class Vocoder(nn.Module):
-    """Latents, F0, voicing, phase and noise of F frames -> sound of F - 2 * CONTEXT_FRAMES."""
+    """Latents, F0, voicing, phase and noise of F frames, and whose they are -> sound of
+    F - 2 * CONTEXT_FRAMES."""
 
     weight: Tensor
     bias: Tensor
@@ -70,8 +73,8 @@ class Vocoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("weight", torch.zeros(LATENT, 5 * BINS))
-        self.register_buffer("bias", torch.zeros(5 * BINS))
+        self.register_buffer("weight", torch.zeros(len(VOICES), LATENT, 5 * BINS))
+        self.register_buffer("bias", torch.zeros(len(VOICES), 5 * BINS))
         for name, table in (
             ("_interpolation", interpolation()),
             ("_analysis", _analysis_basis()),
@@ -81,7 +84,13 @@ class Vocoder(nn.Module):
             self.register_buffer(name, buffer, persistent=False)
 
     def forward(
-        self, latent: Tensor, f0: Tensor, voiced: Tensor, phase: Tensor, noise: Tensor
+        self,
+        latent: Tensor,
+        f0: Tensor,
+        voiced: Tensor,
+        phase: Tensor,
+        noise: Tensor,
+        voice: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """The sound of frames CONTEXT_FRAMES .. F - CONTEXT_FRAMES - 1.
 
@@ -91,6 +100,7 @@ class Vocoder(nn.Module):
             voiced: float32 [B, F], 1 voiced, 0 unvoiced.
             phase: float32 [B, F], radians: the pulse train's phase where each frame begins.
             noise: float32 [B, F, NOISE], standard normal: real parts, then imaginary parts.
+            voice: int64 [B, 1], place in VOICES: rows of different voices may share a batch.
 
         Returns:
             speech: float32 [B, (F - 2 * CONTEXT_FRAMES) * HOP].
@@ -98,7 +108,8 @@ class Vocoder(nn.Module):
         """
         frames = slice(_FIRST_BIN_FRAME, -_FIRST_BIN_FRAME + 1)
         pulses = self.pulses(f0, voiced, phase)
-        spectrum = self._spectrum(latent[:, frames], self._stft(pulses), noise[:, frames])
+        head = self._head(latent[:, frames], voice)
+        spectrum = self._spectrum(head, self._stft(pulses), noise[:, frames])
         sample_rate = torch.full_like(f0[:, :1], SAMPLE_RATE_HZ, dtype=torch.int32)
         return self._inverse_stft(spectrum), sample_rate
 
@@ -130,9 +141,19 @@ class Vocoder(nn.Module):
         hops = [pulses[:, first + i : first + i + count] for i in range(_HOPS_PER_WINDOW)]
         return torch.cat(hops, -1) @ self._analysis
 
-    def _spectrum(self, latent: Tensor, source: Tensor, noise: Tensor) -> Tensor:
+    def _head(self, latent: Tensor, voice: Tensor) -> Tensor:
+        """[B, K, LATENT] -> [B, K, 5 * BINS], each row by the head of its voice.
+
+        As one product: a latent moves to its voice's block of a row that is zero elsewhere. To
+        gather heads by row would copy 770 kB for each.
+        """
+        chosen = (voice == torch.arange(len(VOICES), device=voice.device)).to(latent.dtype)
+        blocks = (chosen[:, None, :, None] * latent[:, :, None]).flatten(2)
+        return blocks @ self.weight.flatten(0, 1) + (chosen @ self.bias)[:, None]
+
+    def _spectrum(self, head: Tensor, source: Tensor, noise: Tensor) -> Tensor:
         """The source-filter sum; all spectra [B, K, 2 * BINS], real parts then imaginary parts."""
-        lh, theta, ln, lr, phi = (latent @ self.weight + self.bias).chunk(5, -1)
+        lh, theta, ln, lr, phi = head.chunk(5, -1)
         turn = math.pi * theta.tanh()
         real, imaginary = source.chunk(2, -1)
         cos, sin = turn.cos(), turn.sin()

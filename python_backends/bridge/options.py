@@ -26,6 +26,11 @@ within reason; ids of zeros alone and version ff are invalid."""
 
 TOKEN_ID = re.compile("0|[1-9][0-9]{0,8}")
 
+VOICES = ("alto", "baritone")
+"""Who may speak."""
+
+SOLVERS = ("euler", "midpoint", "shortcut")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -63,7 +68,10 @@ class Options:
     """Flow steps, 1 to 32; 0 takes the stage's default."""
 
     solver: str = ""
-    """"euler" or "midpoint"; empty takes the stage's default."""
+    """One of SOLVERS; empty takes the stage's default."""
+
+    voice: str = VOICES[0]
+    """One of VOICES."""
 
     stream: bool = True
     """False: the answer is one piece and one chunk."""
@@ -89,8 +97,9 @@ class Options:
         _within("steps", self.steps, 0, 32)
         _within("min_frames", self.min_frames, 0, 3000)
         _within("deadline_ms", self.deadline_ms, 0, 3_600_000)
-        if self.solver not in ("", "euler", "midpoint"):
-            raise InvalidInput(f"solver {_shown(self.solver)} is neither 'euler' nor 'midpoint'")
+        if self.solver:
+            _one_of("solver", self.solver, SOLVERS)
+        _one_of("voice", self.voice, VOICES)
         if self.traceparent and not TRACEPARENT.fullmatch(self.traceparent):
             wrong = _shown(self.traceparent)
             raise InvalidInput(f"traceparent {wrong} is not version-traceid-parentid-flags in hex")
@@ -140,6 +149,11 @@ def _internal(key: str) -> bool:
 def _within(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise InvalidInput(f"{name} is {_shown(value)}; {low} to {high} is accepted")
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidInput(f"{name} {_shown(value)} is unknown; known: {', '.join(known)}")
 
 
 def _int(name: str, value: Any) -> int:

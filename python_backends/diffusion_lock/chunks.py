@@ -1,6 +1,7 @@
 """A piece cut into chunks for the vocoder, with context on either side so that no seam is heard."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ def plan(frames: int, *, stream: bool) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class VocoderInput:
-    """A whole piece of T frames with context: every array has T + 2 * CONTEXT_FRAMES rows.
+    """A whole piece of T frames with context: arrays have T + 2 * CONTEXT_FRAMES rows.
 
     At the edges of the piece the context repeats the outermost frame, unvoiced.
     """
@@ -38,6 +39,8 @@ class VocoderInput:
     voiced: NDArray[np.float32]
     phase: NDArray[np.float32]
     noise: NDArray[np.float32]
+    voice: int = 0
+    """Place of who speaks in VOICES."""
 
     @classmethod
     def of(
@@ -53,6 +56,7 @@ class VocoderInput:
             voiced=np.pad(voiced(frames), edges),
             phase=voice.phase(f0),
             noise=normal(seed, piece, Stream.VOCODER, (len(edged), NOISE)),
+            voice=voice.number,
         )
 
     @classmethod
@@ -73,7 +77,7 @@ class VocoderInput:
         """Frames that will be heard."""
         return len(self.f0) - 2 * CONTEXT_FRAMES
 
-    def chunk(self, start: int, stop: int) -> dict[str, NDArray[np.float32]]:
+    def chunk(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
         """The vocoder's inputs for frames [start, stop), context included, batch-leading."""
         rows = slice(start, stop + 2 * CONTEXT_FRAMES)
         return {
@@ -82,4 +86,5 @@ class VocoderInput:
             "VOICED": self.voiced[None, rows],
             "PHASE": self.phase[None, rows],
             "NOISE": self.noise[None, rows],
+            "VOICE": np.array([[self.voice]], np.int64),
         }

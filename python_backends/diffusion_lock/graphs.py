@@ -40,6 +40,8 @@ class FlowGraphs:
             "PITCH": np.full((len(scores), phonemes), PADDING_PITCH, np.int64),
             "FRAME_PHONEME": np.zeros((len(scores), rows), np.int64),
             "FRAME_POSITION": np.zeros((len(scores), rows, 3), np.float32),
+            "VOICE": np.array([[score.voice] for score in scores], np.int64),
+            "STRIDE": np.array([[score.stride] for score in scores], np.int64),
         }
         for row, score in enumerate(scores):
             inputs["PHONEME"][row, : len(score.phoneme)] = score.phoneme

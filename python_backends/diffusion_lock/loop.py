@@ -21,7 +21,8 @@ from python_backends.diffusion_lock.piece import Piece
 from python_backends.diffusion_lock.score import Key, to_score
 from python_backends.diffusion_lock.settings import AcousticSettings
 from python_backends.diffusion_lock.sharing import MODES, Sharing, Work
-from python_backends.diffusion_lock.source import Voice
+from python_backends.diffusion_lock.solver import chosen, stride
+from python_backends.diffusion_lock.source import Voices
 from python_backends.diffusion_lock.turns import Turns
 from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
 
@@ -41,14 +42,14 @@ class AcousticLoop:
     def __init__(
         self,
         settings: AcousticSettings,
-        voice: Voice,
+        voices: Voices,
         call: Call,
         clock: Callable[[], float] = time.monotonic,
         meters: Meters | None = None,
     ) -> None:
         self._settings = settings
         self._meters = meters or Meters()
-        self._voice = voice
+        self._voices = voices
         self._clock = clock
         graphs = FlowGraphs(call, settings.condition_model, settings.step_model)
         patience_s = settings.patience_ms / 1000
@@ -121,13 +122,16 @@ class AcousticLoop:
             self._made.append(piece)
             return
         limit = self._settings.max_frames
-        piece.score = to_score(piece.request.required("PROSODY"), limit)
         options = piece.request.options
-        piece.key = Key(
-            piece.score.bucket(limit),
-            options.steps or self._settings.steps,
-            options.solver or self._settings.solver,
+        steps = options.steps or self._settings.steps
+        solver = chosen(options.solver, self._settings.solver, steps)
+        piece.score = to_score(
+            piece.request.required("PROSODY"),
+            limit,
+            voice=self._voices[options.voice].number,
+            stride=stride(solver, steps),
         )
+        piece.key = Key(piece.score.bucket(limit), steps, solver)
         piece.queued_s = self._clock()
         self._sharing.add(piece, piece.queued_s)
 
@@ -201,15 +205,16 @@ class AcousticLoop:
         self._meters.slots(running=running, waiting=self._sharing.waiting, free=free)
 
     def _send(self, piece: Piece) -> None:
-        source = (
-            VocoderInput.silence()
-            if piece.frames is None
-            else VocoderInput.of(piece.frames, self._voice, seed=piece.seed, piece=piece.number)
-        )
+        source = VocoderInput.silence() if piece.frames is None else self._source(piece)
         for outputs in piece.responses(source):
             piece.request.send(outputs)
         piece.request.finish()
         self._open.discard(piece)
+
+    def _source(self, piece: Piece) -> VocoderInput:
+        assert piece.frames is not None
+        voice = self._voices[piece.request.options.voice]
+        return VocoderInput.of(piece.frames, voice, seed=piece.seed, piece=piece.number)
 
     def _patience_s(self) -> float | None:
         """How long the loop may sleep: until a piece was held back for too long."""

@@ -3,7 +3,7 @@
 from python_backends.bridge import Loop, ModelConfig, StageBackend, call, plugin
 from python_backends.diffusion_lock.loop import AcousticLoop
 from python_backends.diffusion_lock.settings import AcousticSettings
-from python_backends.diffusion_lock.source import Voice
+from python_backends.diffusion_lock.source import load_voices
 
 
 class TritonPythonModel(StageBackend):
@@ -13,7 +13,7 @@ class TritonPythonModel(StageBackend):
         """The loop that owns the flow decoder's queue."""
         settings = config.settings(AcousticSettings)
         if settings.leaf:
-            voice, emulated = plugin.load(settings.leaf)(config, settings)
-            return AcousticLoop(settings, voice, emulated, meters=self.meters)
-        voice = Voice.load(config.artefact("speech.json"))
-        return AcousticLoop(settings, voice, call, meters=self.meters)
+            voices, emulated = plugin.load(settings.leaf)(config, settings)
+            return AcousticLoop(settings, voices, emulated, meters=self.meters)
+        voices = load_voices(config.artefact("speech.json"))
+        return AcousticLoop(settings, voices, call, meters=self.meters)

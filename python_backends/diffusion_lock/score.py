@@ -47,6 +47,12 @@ class Score:
     breath: int = 0
     """Leading frames that are decoded but not spoken."""
 
+    voice: int = 0
+    """Place of who speaks in VOICES."""
+
+    stride: int = 0
+    """See `solver.stride`."""
+
     @property
     def frames(self) -> int:
         return len(self.frame_phoneme)
@@ -56,7 +62,9 @@ class Score:
         return min(-(-self.frames // BUCKET_FRAMES) * BUCKET_FRAMES, max_frames)
 
 
-def to_score(prosody: NDArray[np.int32], max_frames: int) -> Score:
+def to_score(
+    prosody: NDArray[np.int32], max_frames: int, *, voice: int = 0, stride: int = 0
+) -> Score:
     """PROSODY [1, P, 3] (phoneme, frames, pitch token), checked. Raises InvalidInput."""
     if prosody.ndim != 3 or prosody.shape[0] != 1 or prosody.shape[2] != 3:
         raise InvalidInput(f"PROSODY has shape {list(prosody.shape)}; [1, P, 3] is accepted")
@@ -74,7 +82,7 @@ def to_score(prosody: NDArray[np.int32], max_frames: int) -> Score:
         )
     lead = int(duration[0]) if phoneme[0] == SILENCE and len(phoneme) > 1 else 0
     breath = max(0, lead - LEAD_FRAMES)
-    return Score(phoneme, pitch, *frame_positions(duration), breath=breath)
+    return Score(phoneme, pitch, *frame_positions(duration), breath, voice, stride)
 
 
 def _within(name: str, values: NDArray[np.int64], high: int) -> None:

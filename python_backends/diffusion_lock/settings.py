@@ -16,7 +16,7 @@ class AcousticSettings:
     """Flow steps where a request names none."""
 
     solver: str
-    """Solver where a request names none."""
+    """Solver where a request names none; see `solver.chosen`."""
 
     max_batch: int
     max_frames: int
@@ -37,7 +37,7 @@ class AcousticSettings:
 
     leaf: str = ""
     """Another decoder than our own: "module:factory", called with (ModelConfig, these settings),
-    makes a Voice and what is called instead of the two models."""
+    makes Voices and what is called instead of the two models."""
 
     def __post_init__(self) -> None:
         if min(self.steps, self.max_batch, self.max_frames, self.max_waiting) < 1:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from python_backends.errors import InvalidInput
+
 Rows = NDArray[np.float32]
 Velocity = Callable[[Rows, NDArray[np.float32]], Rows]
 """(x [B, T, C], t [B]) -> velocity [B, T, C]."""
@@ -57,4 +59,31 @@ class Solver:
                 return arrived
 
 
-SOLVERS = {"euler": Solver(euler, 1), "midpoint": Solver(midpoint, 2)}
+SHORTCUT = "shortcut"
+SOLVERS = {"euler": Solver(euler, 1), "midpoint": Solver(midpoint, 2), SHORTCUT: Solver(euler, 1)}
+"""`shortcut` is Euler on a decoder that is told how far it steps, and steps there at once."""
+
+SHORTCUT_STEPS = (1, 2, 4)
+"""Numbers of steps that the decoder has learnt to get along with."""
+
+STRIDES = 1 + len(SHORTCUT_STEPS)
+"""Strides the decoder knows."""
+
+
+def chosen(asked: str, default: str, steps: int) -> str:
+    """The solver a request gets. A stage that takes shortcuts by default goes the long way for a
+    number of steps that it has learnt none for."""
+    if asked or default != SHORTCUT or steps in SHORTCUT_STEPS:
+        return asked or default
+    return "euler"
+
+
+def stride(solver: str, steps: int) -> int:
+    """What the decoder is told of its steps: 0 asks for the velocity itself, else 1 + the place of
+    `steps` in SHORTCUT_STEPS. Raises InvalidInput for a number of steps it has not learnt."""
+    if solver != SHORTCUT:
+        return 0
+    if steps not in SHORTCUT_STEPS:
+        known = ", ".join(map(str, SHORTCUT_STEPS))
+        raise InvalidInput(f"{steps} steps with solver 'shortcut'; {known} are accepted")
+    return 1 + SHORTCUT_STEPS.index(steps)

@@ -1,13 +1,14 @@
 """From the flow decoder's frames to what drives the vocoder's source: F0, voicing, phase."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from python_backends.speech import LATENT, MIN_F0_HZ, SAMPLE_RATE_HZ
+from python_backends.speech import LATENT, MIN_F0_HZ, SAMPLE_RATE_HZ, VOICES
 
 MAX_F0_HZ = 600.0
 LOG_F0, VOICING = LATENT, LATENT + 1
@@ -16,27 +17,16 @@ LOG_F0, VOICING = LATENT, LATENT + 1
 
 @dataclass(frozen=True)
 class Voice:
-    """Constants of the trained voice."""
+    """Constants of a voice."""
+
+    number: int
+    """Its place in VOICES."""
 
     log_f0_mean: float
     log_f0_std: float
     frame_advance: tuple[float, float, float]
     """Samples' worth of F0 of the frame before, the frame itself and the one after, that make up
     the phase advance of one frame; as the vocoder graph accumulates it inside a frame."""
-
-    @classmethod
-    def load(cls, path: Path) -> "Voice":
-        """Read `speech.json`. FileNotFoundError before a build; ValueError for lack of a value."""
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing; run `make build`")
-        found = json.loads(path.read_text())
-        try:
-            before, own, after = map(float, found["frame_advance"])
-            return cls(
-                float(found["log_f0_mean"]), float(found["log_f0_std"]), (before, own, after)
-            )
-        except (KeyError, TypeError, ValueError) as fault:
-            raise ValueError(f"{path} is not a description of a voice: {fault!r}") from fault
 
     def f0_hz(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         """F0 [T] of decoder frames [T, 66], continuous through unvoiced frames."""
@@ -54,6 +44,29 @@ class Voice:
         cycles = (before * edged[:-2] + own * edged[1:-1] + after * edged[2:]) / SAMPLE_RATE_HZ
         start = np.concatenate([[0.0], np.cumsum(cycles)[:-1]])
         return np.asarray(2 * np.pi * (start % 1.0), np.float32)
+
+
+Voices = Mapping[str, Voice]
+"""By name."""
+
+
+def load_voices(path: Path) -> Voices:
+    """Read `speech.json`. FileNotFoundError before a build; ValueError for lack of a value."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; run `make build`")
+    found = json.loads(path.read_text())
+    try:
+        before, own, after = map(float, found["frame_advance"])
+        scales = [found["voices"][name] for name in VOICES]
+        means_and_spreads = [
+            (float(scale["log_f0_mean"]), float(scale["log_f0_std"])) for scale in scales
+        ]
+    except (KeyError, TypeError, ValueError) as fault:
+        raise ValueError(f"{path} is not a description of voices: {fault!r}") from fault
+    return {
+        name: Voice(number, mean, spread, (before, own, after))
+        for number, (name, (mean, spread)) in enumerate(zip(VOICES, means_and_spreads, strict=True))
+    }
 
 
 def voiced(frames: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -20,7 +20,7 @@ from loadtest.stages.flow_pieces import MIXED, Piece, evaluation_times, pieces, 
 from python_backends.diffusion_lock.chunks import VocoderInput
 from python_backends.diffusion_lock.graphs import FlowGraphs
 from python_backends.diffusion_lock.sharing import MODES
-from python_backends.diffusion_lock.source import Voice
+from python_backends.diffusion_lock.source import load_voices
 from python_backends.errors import Cancelled
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
@@ -84,7 +84,7 @@ def test_a_piece_is_the_same_as_alone(
 
 def test_interleaved_pieces_sound_as_they_do_alone(graphs: Graphs, alone: list[Frames]) -> None:
     vocoder = onnxruntime.InferenceSession(REPOSITORY / "vocoder" / "1" / "model.onnx")
-    voice = Voice.load(REPOSITORY / "acoustic" / "1" / "speech.json")
+    voice = load_voices(REPOSITORY / "acoustic" / "1" / "speech.json")["alto"]
     shared = frames_of(decoded(graphs, "interleave", 4, 1.5)[0])
     for one, single in list(zip(shared, alone, strict=True))[:4]:
         sounds = [

@@ -16,7 +16,8 @@ from build.voice import weights
 from build.voice.export import SOURCES, TARGETS
 from build.voice.flow_decoder import CONDITION
 from python_backends.diffusion_lock.frames import frame_positions
-from python_backends.speech import CHANNELS, PITCHES
+from python_backends.diffusion_lock.solver import STRIDES
+from python_backends.speech import CHANNELS, PITCHES, VOICES
 
 Array = NDArray[np.generic]
 Graph = Callable[..., list[Array]]
@@ -69,6 +70,8 @@ def said(batch: int, phonemes: int, ticks: int, seed: int = 0) -> dict[str, Arra
         "PITCH": rng.integers(0, PITCHES, (batch, phonemes)),
         "FRAME_PHONEME": np.tile(frame_phoneme, (batch, 1)),
         "FRAME_POSITION": np.tile(position, (batch, 1, 1)),
+        "VOICE": rng.integers(0, len(VOICES), (batch, 1)),
+        "STRIDE": rng.integers(0, STRIDES, (batch, 1)),
     }
 
 
@@ -124,6 +127,7 @@ def test_a_row_has_the_same_condition_alone_and_padded(condition: Graph) -> None
     alone = said(1, 5, 3)
     rng = np.random.default_rng(1)
     padded = {
+        **alone,
         "PHONEME": np.pad(alone["PHONEME"], ((0, 0), (0, 9))),
         "PITCH": np.pad(alone["PITCH"], ((0, 0), (0, 9)), constant_values=-1),
         "FRAME_PHONEME": np.pad(alone["FRAME_PHONEME"], ((0, 0), (0, 4)), constant_values=999),

@@ -16,6 +16,8 @@ from python_backends.speech import DURATIONS, PITCHES
 Array = NDArray[np.generic]
 POOLS = [f"{name}{i}" for i in range(LAYERS) for name in "kv"]
 
+ALTO = torch.tensor([[0]])
+
 
 @pytest.fixture(scope="module")
 def lm() -> ProsodyLM:
@@ -77,7 +79,7 @@ def test_stepping_through_the_pool_chooses_what_torch_chooses(
 ) -> None:
     phonemes, noise = utterance(count, 3), gumbel(count, temperature)
     expected = lm.generate(phonemes, torch.from_numpy(noise)).numpy()
-    step.admit(0, lm.encode(phonemes[None])[0].numpy())
+    step.admit(0, lm.encode(phonemes[None], ALTO)[0].numpy())
     previous, found = np.zeros((1, 1, 2), np.int64), []
     for i in range(count):
         found.append(step(previous, np.array([i]), noise[i : i + 1], 1)[0])
@@ -90,7 +92,7 @@ def test_rows_at_different_steps_do_not_disturb_each_other(step: Pool, lm: Proso
     texts = [utterance(12, 5), utterance(30, 6)]
     expected = [lm.generate(text).numpy() for text in texts]
     for row, text in enumerate(texts):
-        step.admit(row, lm.encode(text[None])[0].numpy())
+        step.admit(row, lm.encode(text[None], ALTO)[0].numpy())
     first = np.zeros((1, 8, 2), np.int64)
     first[0, 1:] = expected[0][:7] + 1
     step(first, np.array([0]), silent[:1], 1)
@@ -107,8 +109,9 @@ def test_the_admission_graph_encodes_as_torch_does(lm: ProsodyLM, tmp_path: Path
     session = onnxruntime.InferenceSession(path)
     for batch, count in ((1, 1), (2, 9), (1, MAX_PHONEMES)):
         phonemes = np.random.default_rng(count).integers(0, 178, (batch, count))
-        (found,) = session.run(["enc"], {"PHONEMES": phonemes})
-        expected = lm.encode(torch.from_numpy(phonemes)).numpy()
+        voice = np.arange(batch)[:, None] % 2
+        (found,) = session.run(["enc"], {"PHONEMES": phonemes, "VOICE": voice})
+        expected = lm.encode(torch.from_numpy(phonemes), torch.from_numpy(voice)).numpy()
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -116,5 +119,5 @@ def test_padding_a_batch_does_not_change_what_is_encoded(lm: ProsodyLM) -> None:
     phonemes = utterance(6, 8)[None]
     padded = torch.nn.functional.pad(phonemes, (0, 5))
     mask = (torch.arange(11) < 6).float()[None, :, None]
-    found = lm.encode(padded, mask)[:, :6]
-    torch.testing.assert_close(found, lm.encode(phonemes), atol=1e-4, rtol=0)
+    found = lm.encode(padded, ALTO, mask)[:, :6]
+    torch.testing.assert_close(found, lm.encode(phonemes, ALTO), atol=1e-4, rtol=0)

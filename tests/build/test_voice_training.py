@@ -12,8 +12,9 @@ from build.voice.batches import stack_padded
 from build.voice.corpus import HELD_OUT, Basis, Corpus, Statistics, Utterance
 from build.voice.flow_decoder import FlowDecoder
 from build.voice.prosody_lm import ProsodyLM
-from build.voice.train_flow import FlowLoss
+from build.voice.train_flow import FlowLoss, loss_weights
 from build.voice.train_prosody import cross_entropies
+from build.voice.train_shortcut import ShortcutLoss
 from build.voice.training import Recipe, Trainer
 from python_backends.speech import CHANNELS, LATENT
 
@@ -80,21 +81,53 @@ def corpus() -> Corpus:
         ticks = rng.integers(1, 5, count)
         acoustic = rng.standard_normal((2 * int(ticks.sum()), CHANNELS)).astype(np.float16)
         phonemes, pitch = rng.integers(0, 178, count), rng.integers(0, 33, count)
-        utterances.append(Utterance("", phonemes, ticks, pitch, acoustic))
+        utterances.append(Utterance(str(count), count % 2, phonemes, ticks, pitch, acoustic))
     basis = Basis(np.zeros(1), np.zeros(1), np.ones(LATENT, np.float32), 1.0)
     return Corpus(utterances, basis, Statistics(5, 1, 4, 6), "")
 
 
-def test_the_flow_loss_reaches_every_weight() -> None:
+def awake() -> FlowDecoder:
+    """A flow decoder none of whose layers are zero."""
     torch.manual_seed(0)
     model = FlowDecoder()
     nn.init.normal_(model.leave.weight, std=0.1)
     for block in model.blocks:
         nn.init.normal_(block.modulate.weight, std=0.1)
-    FlowLoss(model, corpus())(np.random.default_rng(0)).backward()
+    return model
+
+
+def test_the_flow_loss_reaches_every_weight() -> None:
+    model, data = awake(), corpus()
+    FlowLoss(model, data.training, loss_weights(data))(np.random.default_rng(0)).backward()
     untouched = [name for name, p in model.named_parameters() if p.grad is None]
     assert untouched == []
     assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_the_shortcut_loss_tells_every_stride_and_leaves_its_teacher_alone() -> None:
+    model, teacher, data = awake(), awake(), corpus()
+    loss = ShortcutLoss(teacher, model, data, loss_weights(data))
+    loss(np.random.default_rng(0)).backward()
+    assert model.condition.stride.weight.grad.abs().sum(1).all()
+    assert all(p.grad is None for p in teacher.parameters())
+
+
+def test_a_validation_changes_no_training(cache: Path, tmp_path: Path) -> None:
+    def validate(model: nn.Module) -> dict[str, float]:
+        torch.randn(7)
+        return {"weight": model.weight.item()}
+
+    plain, watched = Line(), Line()
+    expected = Trainer(recipe(300), plain.model).run(plain).state_dict()
+    (tmp_path / "voice" / "line.checkpoint.pt").unlink()
+    trainer = Trainer(recipe(300), watched.model, validate)
+    found = trainer.run(watched).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert [one["step"] for one in trainer.history] == [0, 250, 300]
+    assert trainer.history[-1]["weight"] == pytest.approx(3, abs=0.05)
+    again = Trainer(recipe(300), Line().model, validate)
+    again.run(Line(stop_after=0))
+    assert again.history == trainer.history
 
 
 def test_the_prosody_loss_of_a_row_does_not_depend_on_its_batch() -> None:

@@ -11,7 +11,7 @@ from build.voice import weights
 from build.voice.export import TARGETS
 from build.voice.speaker import pulse_phase
 from build.voice.vocoder import Vocoder, frame_advance
-from python_backends.speech import BINS, CONTEXT_FRAMES, HOP, LATENT, NOISE, SAMPLE_RATE_HZ
+from python_backends.speech import BINS, CONTEXT_FRAMES, HOP, LATENT, NOISE, SAMPLE_RATE_HZ, VOICES
 
 Array = NDArray[np.float32]
 INPUTS = ("LATENT", "F0", "VOICED", "PHASE", "NOISE")
@@ -43,11 +43,12 @@ def utterance(frames: int, seed: int = 0) -> dict[str, Array]:
         pulse_phase(f0),
         rng.standard_normal((frames, NOISE)),
     )
-    return {n: a.astype(np.float32)[None] for n, a in zip(INPUTS, arrays, strict=True)}
+    rows = {n: a.astype(np.float32)[None] for n, a in zip(INPUTS, arrays, strict=True)}
+    return {**rows, "VOICE": np.array([[seed % len(VOICES)]])}
 
 
 def in_torch(vocoder: Vocoder, inputs: dict[str, Array]) -> Array:
-    speech, _ = vocoder(*(torch.from_numpy(inputs[name]) for name in INPUTS))
+    speech, _ = vocoder(*map(torch.from_numpy, inputs.values()))
     return np.asarray(speech.numpy())
 
 
@@ -60,7 +61,7 @@ def by_hibari(vocoder: Vocoder, inputs: dict[str, Array]) -> Array:
 
     noise = inputs["NOISE"][0].T
     pairs = np.ascontiguousarray(np.stack([noise[:BINS], noise[BINS:]], -1))
-    spectra = (inputs["LATENT"][0] @ vocoder.weight.numpy() + vocoder.bias.numpy()).T
+    spectra = (inputs["LATENT"][0] @ vocoder.weight[0].numpy() + vocoder.bias[0].numpy()).T
     parts = [np.ascontiguousarray(part) for part in np.split(spectra, 5)]
     f0 = inputs["F0"][0] * inputs["VOICED"][0]
     return np.asarray(dsp.synth(*parts, f0, GivenNoise()).reshape(-1, HOP)[INNER])
@@ -71,7 +72,7 @@ def test_the_graph_equals_torch(
     session: onnxruntime.InferenceSession, vocoder: Vocoder, batch: int, frames: int
 ) -> None:
     rows = [utterance(frames, seed) for seed in range(batch)]
-    inputs = {name: np.concatenate([row[name] for row in rows]) for name in INPUTS}
+    inputs = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     speech, rate = session.run(None, inputs)
     assert speech.shape == (batch, (frames - 2 * CONTEXT_FRAMES) * HOP)
     assert rate.tolist() == [[SAMPLE_RATE_HZ]] * batch
@@ -117,7 +118,9 @@ def test_chunks_with_context_join_to_the_sound_of_the_whole_piece(
     joined = []
     for start in range(0, 75 - 2 * CONTEXT_FRAMES, chunk):
         window = slice(start, min(start + chunk + 2 * CONTEXT_FRAMES, 75))
-        joined.append(session.run(None, {n: a[:, window] for n, a in whole.items()})[0])
+        joined.append(
+            session.run(None, {n: a if n == "VOICE" else a[:, window] for n, a in whole.items()})[0]
+        )
     np.testing.assert_allclose(np.concatenate(joined, 1), expected, atol=1e-4)
 
 

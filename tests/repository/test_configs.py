@@ -216,7 +216,11 @@ def test_a_loop_and_its_engine_agree_on_the_pool(name: str) -> None:
 
 
 def test_engines_differ_only_in_the_context_they_take() -> None:
-    context = {"asr_decode_step": {"HIDDEN"}, "prosody_step": {"PHONEMES"}, "think_step": set()}
+    context = {
+        "asr_decode_step": {"HIDDEN"},
+        "prosody_step": {"PHONEMES", "VOICE"},
+        "think_step": set(),
+    }
     common = None
     for name in of_backend("slot_engine"):
         config = configs()[name]

@@ -27,7 +27,8 @@ def test_every_request_parameter_is_documented_with_its_default() -> None:
     for field in fields(Options):
         row = next(line for line in README.splitlines() if f"`{field.name}`" in line)
         if field.default not in ("", 0, True, ()):
-            assert f"| {field.default:g} |" in row, field.name
+            shown = f"`{field.default}`" if isinstance(field.default, str) else f"{field.default:g}"
+            assert f"| {shown} |" in row, field.name
     steps, solver = (parameters("acoustic")[key] for key in ("steps", "solver"))
     assert f"| {steps}, `{solver}` |" in README
 

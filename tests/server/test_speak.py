@@ -11,6 +11,7 @@ from client.responses import TurnChunk
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate
 from python_backends.errors import InvalidInput
+from python_backends.speech import VOICES
 from tests.server.conftest import Served
 
 pytestmark = pytest.mark.server
@@ -32,6 +33,15 @@ def client(served: Served) -> Iterator[TurnClient]:
 
 def speech(chunks: list[TurnChunk]) -> audio.Floats:
     return np.concatenate([chunk.speech for chunk in chunks])
+
+
+def pitch_hz(sound: audio.Floats) -> float:
+    """Median F0 of the louder frames of 50 ms, by autocorrelation between 60 and 300 Hz."""
+    frames = np.lib.stride_tricks.sliding_window_view(sound, 1_200)[::600]
+    loud = frames[(power := (frames**2).mean(1)) > np.median(power)]
+    spectra = np.abs(np.fft.rfft(loud * np.hanning(1_200), 4_096, axis=1)) ** 2
+    likeness = np.fft.irfft(spectra, axis=1)[:, 80:401]
+    return float(24_000 / (80 + np.median(likeness.argmax(1))))
 
 
 def test_what_is_spoken_is_heard_again(client: TurnClient) -> None:
@@ -79,8 +89,40 @@ def test_text_beyond_the_limit_is_refused_with_the_limit(client: TurnClient) -> 
         list(client.speak("many words " * 200))
 
 
-@pytest.mark.parametrize("solver", ["euler", "midpoint"])
-@pytest.mark.parametrize("steps", [1, 2, 32])
+def test_voices_can_be_told_apart_and_share_a_server(client: TurnClient) -> None:
+    """By the pitch of the same words: 0.6 of the other's, within a semitone and a half."""
+
+    def say(voice: str) -> audio.Floats:
+        options = TurnOptions(speech_temperature=0.0, seed=7, voice=voice)
+        return speech(list(client.speak(TEXTS[0], options=options)))
+
+    alone = {voice: say(voice) for voice in VOICES}
+    with ThreadPoolExecutor(len(VOICES)) as pool:
+        together = dict(zip(VOICES, pool.map(say, VOICES), strict=True))
+    for voice in VOICES:
+        assert np.abs(alone[voice] - together[voice]).max() < 1e-3
+    alto, baritone = (pitch_hz(alone[voice]) for voice in VOICES)
+    assert baritone / alto == pytest.approx(0.6, rel=0.09)
+
+
+def test_an_unknown_voice_is_refused_with_the_known_ones(client: TurnClient) -> None:
+    with pytest.raises(InvalidInput, match="'tenor' is unknown; known: alto, baritone"):
+        list(client.speak(TEXTS[0], options=TurnOptions(voice="tenor")))
+
+
+def test_without_a_solver_any_number_of_steps_is_spoken(client: TurnClient) -> None:
+    for steps in (1, 3, 8):
+        options = TurnOptions(speech_temperature=0.0, steps=steps)
+        assert np.sqrt(np.mean(speech(list(client.speak(TEXTS[1], options=options))) ** 2)) > 1e-3
+    with pytest.raises(InvalidInput, match="1, 2, 4 are accepted"):
+        list(client.speak(TEXTS[1], options=TurnOptions(steps=3, solver="shortcut")))
+
+
+@pytest.mark.parametrize(
+    ("solver", "steps"),
+    [(solver, steps) for solver in ("euler", "midpoint") for steps in (1, 2, 32)]
+    + [("shortcut", steps) for steps in (1, 2, 4)],
+)
 def test_solver_and_steps_may_be_chosen(client: TurnClient, solver: str, steps: int) -> None:
     options = TurnOptions(speech_temperature=0.0, steps=steps, solver=solver)
     sound = speech(list(client.speak(TEXTS[1], options=options)))

@@ -35,6 +35,13 @@ PARAMETERS = {
     "max_waiting": "12",
     "hold_s": "0.05",
 }
+SPEECH = {
+    "frame_advance": [37.5, 225.0, 37.5],
+    "voices": {
+        "alto": {"log_f0_mean": 5.2, "log_f0_std": 0.2},
+        "baritone": {"log_f0_mean": 4.7, "log_f0_std": 0.1},
+    },
+}
 LAST = 2
 NAN_PHONEME, DEAF_PHONEME, REFUSED_PHONEME = 101, 102, 103
 
@@ -47,6 +54,9 @@ class FakeFlow:
 
     def __init__(self) -> None:
         self.conditions: list[tuple[int, ...]] = []
+        self.manners: list[list[list[int]]] = []
+        """By call: VOICE and STRIDE of each row."""
+
         self.steps: list[tuple[int, ...]] = []
         self.lengths: list[list[int]] = []
         self.times: list[list[float]] = []
@@ -59,6 +69,7 @@ class FakeFlow:
     def condition(self, request: InferenceRequest) -> InferenceResponse:
         given = request.values()
         self.conditions.append(given["FRAME_PHONEME"].shape)
+        self.manners.append([given[name][:, 0].tolist() for name in ("VOICE", "STRIDE")])
         self.entered.release()
         assert self.open.wait(WAIT_S)
         if (given["PHONEME"] == REFUSED_PHONEME).any():
@@ -112,8 +123,7 @@ class Stage:
         self.sent: list[InferenceResponseSender] = []
         folder = repository / "acoustic" / "1"
         folder.mkdir(parents=True)
-        voice = {"log_f0_mean": 5.2, "log_f0_std": 0.2, "frame_advance": [37.5, 225.0, 37.5]}
-        (folder / "speech.json").write_text(json.dumps(voice))
+        (folder / "speech.json").write_text(json.dumps(SPEECH))
         self.model = TritonPythonModel()
         args = model_args("acoustic", {**PARAMETERS, **changed}, repository=str(repository))
         self.model.initialize(args)

@@ -43,7 +43,9 @@ def tone(gain: float, hz: float = 440.0) -> NDArray[np.float32]:
 
 
 def spoken(first_audio_s: float, seconds: float, sound_s: float) -> Spoken:
-    return Spoken(first_audio_s, seconds, np.zeros(round(sound_s * RATE_HZ), np.float32), RATE_HZ)
+    return Spoken(
+        first_audio_s, seconds, np.zeros(round(sound_s * RATE_HZ), np.float32), RATE_HZ, ()
+    )
 
 
 def lone(slow_rounds: tuple[float, ...] = (1.0,)) -> Lone:

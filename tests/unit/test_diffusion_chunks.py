@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from python_backends.diffusion_lock.chunks import VocoderInput, plan
 from python_backends.diffusion_lock.noise import Stream, normal
-from python_backends.diffusion_lock.source import Voice, voiced
-from python_backends.speech import CHANNELS, CONTEXT_FRAMES, HOP, SAMPLE_RATE_HZ
+from python_backends.diffusion_lock.source import Voice, load_voices, voiced
+from python_backends.speech import CHANNELS, CONTEXT_FRAMES, HOP, SAMPLE_RATE_HZ, VOICES
 
-VOICE = Voice(np.log(180), 0.3, (0.125 * HOP, 0.75 * HOP, 0.125 * HOP))
+VOICE = Voice(1, np.log(180), 0.3, (0.125 * HOP, 0.75 * HOP, 0.125 * HOP))
 
 
 def frames(count: int, seed: int = 0) -> NDArray[np.float32]:
@@ -61,6 +61,7 @@ def test_the_context_at_the_edges_repeats_frames_unvoiced() -> None:
     chunk = VocoderInput.of(given, VOICE, seed=0, piece=0).chunk(0, 30)
     assert chunk["LATENT"].shape == (1, 40, 64)
     assert chunk["NOISE"].shape == (1, 40, 1202)
+    assert chunk["VOICE"].tolist() == [[1]]
     assert (chunk["LATENT"][0, :5] == given[0, :64]).all()
     assert (chunk["F0"][0, -5:] == chunk["F0"][0, -6]).all()
     assert chunk["VOICED"][0].tolist() == [0] * 5 + [1] * 30 + [0] * 5
@@ -69,7 +70,7 @@ def test_the_context_at_the_edges_repeats_frames_unvoiced() -> None:
 def test_silence_is_the_smallest_input_and_has_nothing_in_it() -> None:
     source = VocoderInput.silence()
     chunk = source.chunk(0, source.frames)
-    assert {values.shape[:2] for values in chunk.values()} == {(1, 11)}
+    assert {v.shape[:2] for name, v in chunk.items() if name != "VOICE"} == {(1, 11)}
     assert (chunk["F0"] > 0).all()
     assert not any(chunk[name].any() for name in ("LATENT", "VOICED", "PHASE", "NOISE"))
 
@@ -122,16 +123,24 @@ def test_the_phase_of_a_glide_counts_the_neighbours() -> None:
     assert phase[2] == pytest.approx((first + second) % (2 * np.pi), rel=1e-5)
 
 
-def test_a_voice_is_read_strictly(tmp_path: Path) -> None:
+def test_voices_are_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "speech.json"
     with pytest.raises(FileNotFoundError, match="make build"):
-        Voice.load(path)
-    whole = {"log_f0_mean": 5.2, "log_f0_std": 0.2, "frame_advance": [37.5, 225, 37.5]}
+        load_voices(path)
+    scales = [{"log_f0_mean": mean, "log_f0_std": 0.2} for mean in (5.2, 4.7)]
+    whole = {"frame_advance": [37.5, 225, 37.5], "voices": dict(zip(VOICES, scales, strict=True))}
     path.write_text(json.dumps(whole))
-    assert Voice.load(path) == Voice(5.2, 0.2, (37.5, 225.0, 37.5))
+    advance = (37.5, 225.0, 37.5)
+    assert load_voices(path) == {
+        "alto": Voice(0, 5.2, 0.2, advance),
+        "baritone": Voice(1, 4.7, 0.2, advance),
+    }
     path.write_text(json.dumps({**whole, "frame_advance": [1, 2]}))
-    with pytest.raises(ValueError, match="description of a voice"):
-        Voice.load(path)
-    path.write_text(json.dumps({"log_f0_mean": 5.2}))
+    with pytest.raises(ValueError, match="description of voices"):
+        load_voices(path)
+    path.write_text(json.dumps({**whole, "voices": {"alto": scales[0]}}))
+    with pytest.raises(ValueError, match="baritone"):
+        load_voices(path)
+    path.write_text(json.dumps({"voices": whole["voices"]}))
     with pytest.raises(ValueError, match="frame_advance"):
-        Voice.load(path)
+        load_voices(path)

@@ -52,6 +52,26 @@ def test_concurrent_pieces_of_one_key_share_every_call(stage: Stage) -> None:
         assert np.abs(alone - frames).max() < 1e-6
 
 
+def test_voices_share_a_batch_and_each_row_is_told_its_own(stage: Stage) -> None:
+    stage.hold()
+    senders = [stage.send(90, voice=voice) for voice in ("alto", "baritone")]
+    stage.settle()
+    stage.flow.open.set()
+    alto, baritone = (sender.values()[0] for sender in senders)
+    assert stage.flow.manners[-1] == [[0, 1], [0, 0]]
+    assert [one["VOICE"].tolist() for one in (alto, baritone)] == [[[0]], [[1]]]
+    octaves = np.log(alto["F0"] / 5.2) - np.log(baritone["F0"] / 4.7)
+    assert (octaves > 0.2).all()
+
+
+def test_a_shortcut_is_told_to_the_decoder_and_one_not_learnt_is_refused(stage: Stage) -> None:
+    stage.send(90, solver="shortcut", steps=2).wait()
+    assert stage.flow.manners == [[[0], [2]]]
+    assert stage.flow.times == [[0.0], [0.5]]
+    assert "1, 2, 4 are accepted" in stage.send(90, solver="shortcut", steps=3).error()
+    assert "known: alto, baritone" in stage.send(90, voice="tenor").error()
+
+
 def test_a_batch_never_mixes_steps_solvers_or_lengths_and_each_equals_alone(locked: Stage) -> None:
     wishes = [
         {"frames": frames, "steps": steps, "solver": solver}

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from python_backends.diffusion_lock.solver import SOLVERS
+from python_backends.diffusion_lock.solver import (
+    SHORTCUT,
+    SHORTCUT_STEPS,
+    SOLVERS,
+    STRIDES,
+    chosen,
+    stride,
+)
+from python_backends.errors import InvalidInput
 
 START = np.ones((2, 3, 4), np.float32)
 
@@ -43,3 +51,28 @@ def test_a_straight_path_is_exact_in_one_step() -> None:
     for solve in SOLVERS.values():
         found = solve(lambda x, t: np.full_like(x, 2.5), START, 1)
         assert (found == np.float32(3.5)).all()
+
+
+def test_only_shortcuts_are_told_how_far_they_step() -> None:
+    assert {stride(solver, steps) for solver in ("euler", "midpoint") for steps in (1, 4, 7)} == {0}
+    told = [stride(SHORTCUT, steps) for steps in SHORTCUT_STEPS]
+    assert [0, *told] == list(range(STRIDES))
+
+
+@pytest.mark.parametrize("steps", [3, 5, 8, 16])
+def test_a_shortcut_that_was_not_learnt_is_refused(steps: int) -> None:
+    with pytest.raises(InvalidInput, match="1, 2, 4 are accepted"):
+        stride(SHORTCUT, steps)
+
+
+def test_a_stage_takes_shortcuts_where_it_can_and_what_a_caller_names_always() -> None:
+    assert [chosen("", SHORTCUT, steps) for steps in (1, 2, 3, 4, 8)] == [
+        SHORTCUT,
+        SHORTCUT,
+        "euler",
+        SHORTCUT,
+        "euler",
+    ]
+    assert chosen("midpoint", SHORTCUT, 4) == "midpoint"
+    assert chosen(SHORTCUT, "euler", 3) == SHORTCUT
+    assert chosen("", "midpoint", 3) == "midpoint"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,9 +33,12 @@ class SteadyEngine:
 
     def __init__(self) -> None:
         self.ill_row: int | None = None
+        self.voices: list[list[int]] = []
 
     def run(self, command: Command) -> Result:
         to_inputs(command)
+        if command.prefill and command.prefill.start == 0:
+            self.voices.append(command.prefill.context["VOICE"].tolist())
         prefill = self._drawn([command.prefill.row]) if command.prefill else None
         rows = range(len(command.decode.tokens)) if command.decode else range(0)
         return Result(prefill, self._drawn(list(rows)) if command.decode else None)
@@ -62,12 +66,12 @@ class Bench:
         self.left: list[str] = []
 
     def arrive(
-        self, line: str, piece: int | None = None, *, last: bool = False, seed: int = 0
+        self, line: str, piece: int | None = None, *, last: bool = False, **parameters: Any
     ) -> fakes.InferenceResponseSender:
         inputs = {"TEXT": fakes.text(line)}
         if piece is not None:
             inputs["PIECE"] = np.array([[piece, 0, LAST_PIECE if last else 0]], np.int32)
-        native = fakes.arriving(inputs, parameters={"seed": seed})
+        native = fakes.arriving(inputs, parameters=parameters)
         request = Request(native, "prosody", lambda one: self.left.append(one.text("TEXT")))
         request.parse_options()
         self.loop._open(request)
@@ -155,3 +159,10 @@ def test_what_can_be_said_is_spoken_without_a_mark_at_its_end(line: str) -> None
     sender = bench.arrive(line)
     bench.run()
     assert len(sender.values()[0]["PROSODY"][0]) > 2
+
+
+def test_the_engine_is_told_who_speaks(bench: Bench) -> None:
+    bench.arrive("abc")
+    bench.arrive("abc", voice="baritone")
+    bench.run()
+    assert bench.engine.voices == [[0], [1]]

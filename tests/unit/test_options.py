@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from python_backends.bridge import options
 from python_backends.bridge.options import MAX_SEED, Options
+from python_backends.diffusion_lock.solver import SOLVERS
 from python_backends.errors import InvalidInput
+from python_backends.speech import VOICES
 
 BOUNDS: dict[str, tuple[float, float]] = {
     "max_tokens": (1, 256),
@@ -35,6 +38,7 @@ def test_every_option_is_bounded_or_enumerated() -> None:
         "stream",
         "top_p",
         "traceparent",
+        "voice",
     }
 
 
@@ -87,14 +91,27 @@ def test_nothing_else_is_truth(value: Any) -> None:
 
 
 def test_known_solvers_are_accepted_and_others_named() -> None:
-    assert [Options.parse({"solver": name}).solver for name in ("", "euler", "midpoint")] == [
-        "",
-        "euler",
-        "midpoint",
-    ]
+    for known in ("", *SOLVERS):
+        assert Options.parse({"solver": known}).solver == known
     for wrong in ("heun", "EULER", 1):
         with pytest.raises(InvalidInput, match="solver"):
             Options.parse({"solver": wrong})
+
+
+def test_known_voices_are_accepted_and_others_named() -> None:
+    assert Options.parse({}).voice == VOICES[0]
+    for known in VOICES:
+        assert Options.parse({"voice": known}).voice == known
+    for wrong in ("", "tenor", "Alto", 1):
+        with pytest.raises(InvalidInput, match="voice"):
+            Options.parse({"voice": wrong})
+    with pytest.raises(InvalidInput, match="'tenor' is unknown; known: alto, baritone"):
+        Options.parse({"voice": "tenor"})
+
+
+def test_callers_may_name_what_the_stages_know() -> None:
+    """The bridge knows no stage, so the names are written down twice."""
+    assert (VOICES, (*SOLVERS,)) == (options.VOICES, options.SOLVERS)
 
 
 def test_a_share_is_above_nothing_and_at_most_all() -> None:

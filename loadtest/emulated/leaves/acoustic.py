@@ -12,9 +12,14 @@ from python_backends.bridge import ModelConfig
 from python_backends.diffusion_lock.graphs import CONDITION_WIDTH, Call
 from python_backends.diffusion_lock.score import BUCKET_FRAMES
 from python_backends.diffusion_lock.settings import AcousticSettings
-from python_backends.diffusion_lock.source import Voice
+from python_backends.diffusion_lock.source import Voice, Voices
+from python_backends.speech import VOICES
 
-VOICE = Voice(log_f0_mean=math.log(150.0), log_f0_std=0.2, frame_advance=(0.0, 300.0, 0.0))
+F0_MEAN, F0_SPREAD = math.log(150.0), 0.2
+ALIKE: Voices = {
+    name: Voice(number, F0_MEAN, F0_SPREAD, frame_advance=(0.0, 300.0, 0.0))
+    for number, name in enumerate(VOICES)
+}
 
 
 class Acoustic:
@@ -43,7 +48,7 @@ class Acoustic:
         return self._profile.cost_ms.ms(members) * factor + self._extra_ms
 
 
-def load(config: ModelConfig, settings: AcousticSettings) -> tuple[Voice, Call]:
+def load(config: ModelConfig, settings: AcousticSettings) -> tuple[Voices, Call]:
     """Leaf of emu_acoustic."""
     emulation = Emulation.load()
-    return VOICE, Acoustic(emulation, emulation.device("acoustic"))
+    return ALIKE, Acoustic(emulation, emulation.device("acoustic"))

@@ -15,7 +15,7 @@ from python_backends.errors import InvalidInput, StageFailed
 from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.scheduling.arrived import ArrivedInOrder
 from python_backends.slot_engine.command import Sampling, Tokens
-from python_backends.speech import FRAMES_PER_TICK, SILENCE
+from python_backends.speech import FRAMES_PER_TICK, SILENCE, VOICES
 from python_backends.spoken import Phonemizer
 
 CHARACTERS_A_PHONEME = 8
@@ -115,7 +115,7 @@ class Melody(Sequence):
             prompt=np.zeros((1, 2), np.int64),
             max_new=len(phonemes),
             sampling=Sampling(options.speech_temperature, (options.seed + piece) & MAX_SEED),
-            context={"PHONEMES": phonemes},
+            context={"PHONEMES": phonemes, "VOICE": np.array([VOICES.index(options.voice)])},
         )
         self._phonemes = phonemes
         self._task = task
