@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full train bench-turn bench-seed bench-apart bench-engine bench-stages clean
+.PHONY: help doctor run serve build check test test-full eval train bench-turn bench-seed bench-apart bench-engine bench-stages clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,7 +52,11 @@ test-full: $(DEV_INSTALLED) ## the slow proofs
 	@$(PY) -m build
 	@$(PY) -m pytest tests -m full $(ARGS)
 
-train: $(DEV_INSTALLED) ## our own small weights, from scratch (under 45 minutes on 2 cores)
+eval: $(DEV_INSTALLED) ## how well our weights speak and take orders: out/eval.json, out/listening.html
+	@$(PY) -m build
+	@$(PY) -m build.evaluate $(ARGS)
+
+train: $(DEV_INSTALLED) ## our own small weights, from scratch (about an hour on 2 cores)
 	@$(PY) -m build train $(ARGS)
 
 bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json

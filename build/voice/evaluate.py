@@ -1,68 +1,221 @@
-"""How well the voice is understood: word error rate of unseen sentences, heard by Whisper."""
+"""How well the voices speak: `evaluate_voice`, a part of `make eval`.
+
+Everything is spoken by a real server, as its callers hear it, and heard again by Whisper tiny.en in
+full windows, greedily, beside the teacher. Only how much a sentence varies is told by the torch
+modules, whose F0 and durations can be looked at.
+"""
 
 import json
-import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Final, TypeVar
 
-import jiwer
 import numpy as np
+from hibari import Hibari
 from numpy.typing import NDArray
-from tqdm import tqdm
+from rich.progress import Progress
 
 from build.fetch import replacing
-from build.voice.hearing import Listener, spoken
-from build.voice.speaker import Speaker
-from build.voice.texts import training_texts
-from build.voice.unseen import SENTENCES
+from build.voice.hearing import Listener
+from build.voice.noisy_turns import heard_in_noise
+from build.voice.spread import spreads
+from build.voice.unseen import CASES, SENTENCES
 from build.voice.weights import FOLDER
+from client.requests import TurnOptions
+from client.turns import TurnClient
+from deploy.launcher import Server
+from deploy.settings import Settings
+from loadtest.seed.figures import Target, at_least, at_most
+from loadtest.stages.reheard import Heard, distance_db, misheard, word_error_rate
+from python_backends.speech import SAMPLE_RATE_HZ, VOICES
 
-STEPS = 4
-TEMPERATURES = (0.0, 0.3)
+Sound = NDArray[np.float32]
+T = TypeVar("T")
+
+TEACHER: Final = "teacher"
+FEW: Final = 40
+FEWER: Final = 25
+"""Sentences of the comparisons of temperatures, and of steps: all of them would take an hour."""
 
 
-def write_quality(threads: int = 1) -> None:
-    """Measures the voice and its teacher; writes `weights/voice/quality.json`."""
-    seen = {spoken(text) for text in training_texts()}
-    assert not any(spoken(sentence) in seen for sentence in SENTENCES)
-    listener = Listener(threads)
-    found: dict[str, Any] = {
-        "listener": "Whisper tiny.en, int8, 3000 frames, greedy",
-        "sentences": len(SENTENCES),
-        "flow_steps": STEPS,
-        "teacher": word_error_rate(_teacher(), listener),
+@dataclass(frozen=True)
+class Way:
+    """How a text is spoken."""
+
+    voice: str = VOICES[0]
+    solver: str = "shortcut"
+    steps: int = 4
+    temperature: float = 0.3
+
+    @property
+    def name(self) -> str:
+        return f"{self.voice}_{self.solver}_{self.steps}_steps"
+
+
+SHIPPED_STEPS: Final = (("shortcut", 2), ("shortcut", 4), ("euler", 8), ("euler", 16))
+"""What a caller gets who names 2, 4, 8 or 16 steps and no solver."""
+
+UNTAUGHT_STEPS: Final = (("euler", 2), ("euler", 4))
+UNHEARD_STEPS: Final = (("shortcut", 1), ("euler", 1))
+"""Their words are not counted."""
+
+TEMPERATURES: Final = (0.0, 0.3, 0.6, 1.0)
+"""Of the prosody; the second is the default, the last the most that is recommended."""
+
+POINT: Final = 0.01
+TARGETS: Final[dict[str, Target]] = {
+    **{f"voice_wer_{voice}": at_most(0.03) for voice in VOICES},
+    **{f"voice_wer_{voice}_above_teacher": at_most(POINT) for voice in VOICES},
+    **{f"voice_read_right_{voice}": at_least(len(CASES)) for voice in VOICES},
+    "voice_wer_2_steps_above_16": at_most(POINT),
+    "voice_wer_hottest_above_greedy": at_most(POINT),
+    "voice_duration_spread_hottest_by_default": at_least(1.5),
+    "voice_f0_spread_hottest_by_default": at_least(1.5),
+    "voice_f0_ratio": at_most(0.75),
+    "voice_noisy_turns_answered": at_least(20),
+    "voice_noisy_turns_heard": at_least(18),
+}
+
+Part = tuple[dict[str, float], dict[str, Any]]
+"""Figures, and what readers may want to know."""
+
+
+class _Ears:
+    """Has texts spoken by a server, and hears them; what was heard once is not heard again."""
+
+    def __init__(self, client: TurnClient, progress: Progress) -> None:
+        self._client = client
+        self._listener = Listener()
+        self._progress = progress
+        self._heard: dict[tuple[Way, str, int], str] = {}
+
+    def say(self, way: Way, text: str, seed: int) -> Sound:
+        """A text as a caller of `speak` gets it."""
+        options = TurnOptions(
+            voice=way.voice,
+            solver=way.solver,
+            steps=way.steps,
+            speech_temperature=way.temperature,
+            seed=seed,
+        )
+        chunks = list(self._client.speak(text, options=options))
+        return np.concatenate([chunk.speech for chunk in chunks])
+
+    def hear(self, way: Way, texts: Sequence[str]) -> list[Heard]:
+        """What is heard of each text, spoken with its number as seed."""
+        found = []
+        told = f"{way.name}, temperature {way.temperature:g}"
+        for seed, text in self._shown(enumerate(texts), len(texts), told):
+            key = (way, text, seed)
+            if key not in self._heard:
+                self._heard[key] = self._listener.hear(self.say(*key))
+            found.append(Heard(text, self._heard[key]))
+        return found
+
+    def hear_teacher(self, texts: Sequence[str]) -> list[Heard]:
+        """The same of the teacher."""
+        teacher = Hibari(threads=1)
+        found = []
+        for seed, text in self._shown(enumerate(texts), len(texts), TEACHER):
+            sound = np.asarray(teacher(text, seed=seed), np.float32)
+            found.append(Heard(text, self._listener.hear(sound)))
+        return found
+
+    def sounds(self, way: Way, texts: Sequence[str]) -> list[Sound]:
+        """Each text, spoken with its number as seed."""
+        each = self._shown(enumerate(texts), len(texts), f"{way.name}, distance")
+        return [self.say(way, text, seed) for seed, text in each]
+
+    def _shown(self, each: Iterable[T], count: int, told: str) -> Iterable[T]:
+        task = self._progress.add_task(told, total=count, told="")
+        for one in each:
+            yield one
+            self._progress.advance(task)
+
+
+def evaluate_voice(progress: Progress) -> dict[str, Any]:
+    """Figures by name, all numbers; and `detail`, for readers: what was misheard, and where."""
+    figures: dict[str, Any] = {}
+    detail: dict[str, Any] = {}
+    with Server(Settings()) as server, TurnClient(server.grpc_address) as client:
+        ears = _Ears(client, progress)
+        parts = [part(ears) for part in (_voices, _numbers, _steps, _temperatures)]
+        parts.append(heard_in_noise(client, progress))
+    for found, told in parts:
+        figures |= found
+        detail |= told
+    figures |= spreads(TEMPERATURES, progress)
+    for what in ("duration", "f0"):
+        hottest, default = (figures[f"voice_{what}_spread_{TEMPERATURES[i]:g}"] for i in (-1, 1))
+        figures[f"voice_{what}_spread_hottest_by_default"] = hottest / default
+    _write(figures, detail)
+    return {**figures, "detail": detail}
+
+
+def _voices(ears: _Ears) -> Part:
+    """All sentences by each voice as it ships, and by the teacher."""
+    heard = {voice: ears.hear(Way(voice), SENTENCES) for voice in VOICES}
+    heard[TEACHER] = ears.hear_teacher(SENTENCES)
+    figures = {f"voice_wer_{name}": word_error_rate(all_of) for name, all_of in heard.items()}
+    for voice in VOICES:
+        above = figures[f"voice_wer_{voice}"] - figures[f"voice_wer_{TEACHER}"]
+        figures[f"voice_wer_{voice}_above_teacher"] = above
+    return figures, {"misheard": {name: misheard(all_of) for name, all_of in heard.items()}}
+
+
+def _numbers(ears: _Ears) -> Part:
+    """Prices, times and numbers: how many of the cases are heard as they are to be read."""
+    texts = [case.text for case in CASES]
+    heard = {voice: ears.hear(Way(voice), texts) for voice in VOICES}
+    heard[TEACHER] = ears.hear_teacher(texts)
+    wrong = {
+        name: [
+            {"said": case.text, "heard": one.heard}
+            for case, one in zip(CASES, all_of, strict=True)
+            if not case.is_heard_right(one.heard)
+        ]
+        for name, all_of in heard.items()
     }
-    for temperature in TEMPERATURES:
-        speaker = Speaker.from_git(temperature=temperature, steps=STEPS)
-        found[f"temperature_{temperature}"] = word_error_rate(speaker, listener)
+    right = {f"voice_read_right_{name}": float(len(CASES) - len(wrong[name])) for name in wrong}
+    return right, {"numbers_misheard": wrong}
+
+
+def _steps(ears: _Ears) -> Part:
+    """Words misheard, and distance from the most steps, over steps; greedy prosody."""
+    texts = SENTENCES[:FEWER]
+    figures: dict[str, float] = {}
+    for voice in VOICES:
+        heard = SHIPPED_STEPS + (UNTAUGHT_STEPS if voice == VOICES[0] else ())
+        finest = ears.sounds(Way(voice, *SHIPPED_STEPS[-1], 0.0), texts)
+        for solver, steps in heard + UNHEARD_STEPS:
+            way = Way(voice, solver, steps, 0.0)
+            if (solver, steps) in heard:
+                figures[f"voice_wer_{way.name}"] = word_error_rate(ears.hear(way, texts))
+            far = zip(ears.sounds(way, texts), finest, strict=True)
+            figures[f"voice_distance_db_{way.name}"] = fmean(
+                distance_db(one, fine, SAMPLE_RATE_HZ) for one, fine in far
+            )
+    fewest, most = (Way(VOICES[0], *SHIPPED_STEPS[i]).name for i in (0, -1))
+    above = figures[f"voice_wer_{fewest}"] - figures[f"voice_wer_{most}"]
+    return {**figures, "voice_wer_2_steps_above_16": above}, {}
+
+
+def _temperatures(ears: _Ears) -> Part:
+    """Words misheard over the temperature of the prosody."""
+    figures = {
+        f"voice_wer_temperature_{one:g}": word_error_rate(
+            ears.hear(Way(temperature=one), SENTENCES[:FEW])
+        )
+        for one in TEMPERATURES
+    }
+    hottest, greedy = (figures[f"voice_wer_temperature_{TEMPERATURES[i]:g}"] for i in (-1, 0))
+    return {**figures, "voice_wer_hottest_above_greedy": hottest - greedy}, {}
+
+
+def _write(figures: dict[str, Any], detail: dict[str, Any]) -> None:
+    """What was measured, beside the weights."""
+    rounded = {name: round(value, 4) for name, value in figures.items()}
     with replacing(FOLDER / "quality.json") as partial:
-        partial.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-
-
-def word_error_rate(
-    speak: Callable[[str, int], NDArray[np.float32]], listener: Listener
-) -> dict[str, Any]:
-    """Errors and words over all unseen sentences; what was misheard goes to standard error."""
-    errors = words = 0
-    misheard = []
-    for seed, sentence in enumerate(tqdm(SENTENCES, "speak and hear", unit="sentence")):
-        heard = listener.hear(speak(sentence, seed))
-        compared = jiwer.process_words(spoken(sentence), spoken(heard))
-        wrong = compared.substitutions + compared.deletions + compared.insertions
-        errors += wrong
-        words += compared.hits + compared.substitutions + compared.deletions
-        if wrong:
-            misheard.append({"said": sentence, "heard": heard})
-    print(f"{errors} of {words} words wrong", file=sys.stderr)
-    return {"wer": round(errors / words, 4), "errors": errors, "words": words, "misheard": misheard}
-
-
-def _teacher() -> Callable[[str, int], NDArray[np.float32]]:
-    from hibari import Hibari
-
-    hibari = Hibari(threads=1)
-
-    def speak(text: str, seed: int) -> NDArray[np.float32]:
-        return np.asarray(hibari(text, seed=seed))
-
-    return speak
+        told = json.dumps({**rounded, "detail": detail}, indent=2, ensure_ascii=False)
+        partial.write_text(told + "\n", encoding="utf-8")
