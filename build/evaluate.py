@@ -2,6 +2,7 @@
 
 python -m build.evaluate                 everything
 python -m build.evaluate --only voice    one of: voice, orders, page
+python -m build.evaluate --record        also writes weights/voice/quality.json
 """
 
 import argparse
@@ -87,15 +88,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    chosen = parser.parse_args(arguments).only
+    parser.add_argument("--record", action="store_true", help="keep figures beside the weights")
+    asked = parser.parse_args(arguments)
     found: dict[str, Found] = {}
     missing: dict[str, str] = {}
     with bars() as progress:
-        for name in chosen:
+        for name in asked.only:
             try:
                 found[name] = PARTS[name](progress)
             except NotMeasured as why:
                 missing[name] = str(why)
+    if asked.record and "voice" in found:
+        from build.voice.evaluate import record
+
+        record(found["voice"][0])
     written = result(found, missing)
     with replacing(OUT / "eval.json") as partial:
         partial.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -6,7 +6,7 @@ modules, whose F0 and durations can be looked at.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final, TypeVar
@@ -149,7 +149,6 @@ def evaluate_voice(progress: Progress) -> dict[str, Any]:
     for what in ("duration", "f0"):
         hottest, default = (figures[f"voice_{what}_spread_{TEMPERATURES[i]:g}"] for i in (-1, 1))
         figures[f"voice_{what}_spread_hottest_by_default"] = hottest / default
-    _write(figures, detail)
     return {**figures, "detail": detail}
 
 
@@ -213,9 +212,9 @@ def _temperatures(ears: _Ears) -> Part:
     return {**figures, "voice_wer_hottest_above_greedy": hottest - greedy}, {}
 
 
-def _write(figures: dict[str, Any], detail: dict[str, Any]) -> None:
-    """What was measured, beside the weights."""
-    rounded = {name: round(value, 4) for name, value in figures.items()}
+def record(found: Mapping[str, Any]) -> None:
+    """Writes what `evaluate_voice` found beside the weights, as their `quality.json`."""
+    rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in found.items()}
     with replacing(FOLDER / "quality.json") as partial:
-        told = json.dumps({**rounded, "detail": detail}, indent=2, ensure_ascii=False)
+        told = json.dumps(rounded, indent=1, ensure_ascii=False)
         partial.write_text(told + "\n", encoding="utf-8")

@@ -10,6 +10,9 @@ _PUNCTUATION_TAGS = frozenset([".", ",", "-LRB-", "-RRB-", "``", '""', "''", ":"
 _UNKNOWN_TO_THE_VOICE = str.maketrans({"—": ",", "…": ".", **dict.fromkeys('“”"()')})
 """Marks that hibari makes by itself and no training sentence has."""
 
+_ENDS = frozenset(".!?")
+"""hibari takes the full stop of a last "a.m." for the abbreviation's, and the voice stays up."""
+
 _FIRST_TEXT = "Call brillig at +1 212 555 0123, or see example.com."
 """Loads what the libraries would otherwise load while the first turn waits: 100 ms."""
 
@@ -38,6 +41,8 @@ class Phonemizer:
             symbols: str = self._g2p(words).translate(_UNKNOWN_TO_THE_VOICE)
         except Exception as fault:  # it raises several types over rare characters
             raise ValueError(f"the text cannot be read aloud: {fault}") from fault
+        if words[-1] in _ENDS and not symbols.endswith(words[-1]):
+            symbols += words[-1]
         return [self._ids[symbol] for symbol in symbols if symbol in self._ids]
 
 

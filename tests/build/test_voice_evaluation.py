@@ -1,0 +1,107 @@
+"""What `make eval` measures with: noise, spreads, manners, stretched spectra; what it writes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from rich.progress import Progress
+
+from build import evaluate
+from build.voice.evaluate import TARGETS
+from build.voice.listening import spectrogram
+from build.voice.manners import MAKINGS, Manner, manners
+from build.voice.noisy_turns import KINDS, LEVELS_DB, TURNS, mixed, orders
+from build.voice.speaker import Speaker
+from build.voice.spread import POINTS, duration_spread, f0_of, f0_spread
+from build.voice.weights import stretched
+from loadtest.seed.figures import at_least
+from python_backends.speech import BINS, CHANNELS, LATENT, VOICES
+
+
+@pytest.mark.parametrize("level_db", [20.0, 5.0])
+def test_noise_is_mixed_at_the_level_that_is_asked_for(level_db: float) -> None:
+    rng = np.random.default_rng(0)
+    speech, noise = rng.standard_normal((2, 4000)).astype(np.float32) * [[0.1], [7]]
+    both = mixed(speech, noise, level_db)
+    left = both - speech
+    assert 10 * np.log10(np.mean(speech**2) / np.mean(left**2)) == pytest.approx(level_db, abs=1e-3)
+    assert np.abs(mixed(100 * speech, noise, level_db)).max() <= 1
+
+
+def test_orders_in_noise_are_twenty_of_every_kind_and_level_and_always_the_same() -> None:
+    first, again = list(orders()), list(orders())
+    assert len({order.text for order in first}) == TURNS
+    counts = Counter((order.kind, order.level_db) for order in first)
+    assert counts == {(kind, level): 2 for kind in KINDS for level in LEVELS_DB}
+    assert all(np.array_equal(a.sound, b.sound) for a, b in zip(first, again, strict=True))
+
+
+def frames(count: int, melody: float) -> np.ndarray:
+    """Voiced frames of one pitch, in standard deviations of log F0."""
+    made = np.zeros((count, CHANNELS), np.float32)
+    made[:, LATENT], made[:, LATENT + 1] = melody, 1
+    return made
+
+
+def test_spreads_are_of_durations_and_of_f0_in_semitones() -> None:
+    speaker = Speaker.from_git()
+    assert duration_spread([frames(90, 0), frames(110, 0)]) == pytest.approx(0.1)
+    octave = np.log(2) / speaker.voice.log_f0_std
+    apart = f0_spread([frames(POINTS, 0), frames(2 * POINTS, octave)], speaker)
+    assert apart == pytest.approx(6, rel=1e-3)
+    unvoiced = frames(5, 0)
+    unvoiced[2:, LATENT + 1] = -1
+    assert len(f0_of(unvoiced, speaker)) == 2
+
+
+def test_every_text_is_read_once_by_each_voice_in_a_manner_of_its_own() -> None:
+    drawn = manners(300, seed=1)
+    assert drawn == manners(300, seed=1) != manners(300, seed=2)
+    assert [one.voice for one in drawn] == list(range(len(VOICES))) * 300
+    assert len({one.pace for one in drawn}) > 550
+    for voice, making in enumerate(MAKINGS.values()):
+        paces = [one.pace for one in drawn if one.voice == voice]
+        assert np.median(paces) == pytest.approx(making.pace, rel=0.02)
+        assert 0.8 * making.pace < min(paces) < max(paces) < 1.2 * making.pace
+
+
+def test_a_manner_moves_the_melody_about_its_mean() -> None:
+    melody, voiced = np.array([0.0, 1.0, 2.0, 9.0]), np.array([True, True, True, False])
+    changed = Manner(0, 1.0, 0.5, 0.25).melody(melody, voiced)
+    np.testing.assert_allclose(changed, [0.75, 1.25, 1.75, 5.25])
+
+
+def test_a_longer_vocal_tract_moves_a_peak_down_in_every_part() -> None:
+    spectra = np.zeros((2, 5 * BINS), np.float32)
+    for part in range(5):
+        spectra[:, part * BINS + 200] = part + 1
+    moved = stretched(spectra, 0.8).reshape(2, 5, BINS)
+    assert (moved.argmax(-1) == 160).all()
+    np.testing.assert_allclose(moved.max(-1), [[1, 2, 3, 4, 5]] * 2)
+    np.testing.assert_array_equal(stretched(spectra, 1.0), spectra)
+
+
+def test_what_is_written_is_flat_and_says_what_was_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {"voice": ({"a": 1.0, "detail": {"b": []}}, {"a": at_least(2)})}
+    written = evaluate.result(found, {"orders": "absent"})
+    assert written == {
+        "summary": {"a": 1.0},
+        "targets": {"a": ">= 2"},
+        "met": {"a": False},
+        "not_measured": {"orders": "absent"},
+        "detail": {"voice": {"b": []}},
+    }
+    monkeypatch.setattr(evaluate, "ORDERS", "build.smollm.nowhere")
+    with pytest.raises(evaluate.NotMeasured, match="nowhere"):
+        evaluate.orders(Progress())
+
+
+def test_every_voice_has_its_targets() -> None:
+    assert {f"voice_wer_{voice}" for voice in VOICES} <= TARGETS.keys()
+
+
+def test_a_spectrogram_is_a_picture() -> None:
+    tone = np.sin(2 * np.pi * 3_000 * np.arange(24_000) / 24_000).astype(np.float32)
+    assert spectrogram(tone).startswith(b"\x89PNG")
