@@ -60,8 +60,8 @@ UNTAUGHT_STEPS: Final = (("euler", 2), ("euler", 4))
 UNHEARD_STEPS: Final = (("shortcut", 1), ("euler", 1))
 """Their words are not counted."""
 
-TEMPERATURES: Final = (0.0, 0.3, 0.6, 1.0)
-"""Of the prosody; the second is the default, the last the most that is recommended."""
+TEMPERATURES: Final = (0.0, 0.3, 1.0, 2.0)
+"""Of the prosody; the second is the default, the last the most that is accepted."""
 
 POINT: Final = 0.01
 TARGETS: Final[dict[str, Target]] = {

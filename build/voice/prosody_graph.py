@@ -5,6 +5,7 @@ com.microsoft) and `portable` (TensorScatter and Attention with an explicit mask
 pool row is one utterance; present pools are meant to be bound to the memory of the past ones.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -14,7 +15,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
-from build.voice.prosody_lm import HEAD_WIDTH, HEADS, LAYERS, MAX_PHONEMES, WIDTH, ProsodyLM
+from build.voice.prosody_lm import (
+    HEAD_WIDTH,
+    HEADS,
+    LAYERS,
+    LEAST_SHARE,
+    MAX_PHONEMES,
+    WIDTH,
+    ProsodyLM,
+)
 from python_backends.speech import DURATIONS, PITCHES
 
 Form = Literal["gqa", "portable"]
@@ -169,7 +178,13 @@ class _StepGraph(_Graph):
         self.ops("Concat", pair, ["next"], axis=1)
 
     def _argmax(self, logits: str, noise: str) -> str:
-        return self.op("ArgMax", self.op("Add", logits, noise), axis=1, keepdims=0)
+        """Of those that may be drawn, see `prosody_lm.likely`."""
+        margin = self.constant(np.array(math.log(LEAST_SHARE), np.float32))
+        peak = self.op("ReduceMax", logits, self.constant([1]), keepdims=1)
+        unlikely = self.op("Less", logits, self.op("Add", peak, margin))
+        never = self.constant(np.array(-np.inf, np.float32))
+        left = self.op("Where", unlikely, never, logits)
+        return self.op("ArgMax", self.op("Add", left, noise), axis=1, keepdims=0)
 
     def _weight(self, name: str) -> NDArray[np.float32]:
         tensor: Tensor = self._weights[name]

@@ -1,5 +1,6 @@
 """The prosody LM: an autoregressive model of how long and how high each phoneme is said."""
 
+import math
 from typing import Final
 
 import torch
@@ -14,6 +15,10 @@ HEADS: Final = 4
 HEAD_WIDTH: Final = WIDTH // HEADS
 LAYERS: Final = 4
 MAX_PHONEMES: Final = 512
+
+LEAST_SHARE: Final = 0.1
+"""Tokens less likely than the likeliest one times this are never drawn: what makes a high
+temperature safe (min-p sampling, Nguyen et al. 2024, arXiv:2407.01082)."""
 
 _ENCODER_BLOCKS: Final = 3
 _ENCODER_KERNEL: Final = 7
@@ -122,7 +127,13 @@ class ProsodyLM(nn.Module):
         previous = torch.zeros(1, count + 1, 2, dtype=torch.int64)
         for i in range(count):
             hidden = self(encoded[:, : i + 1], previous[:, : i + 1])[0, -1]
-            duration = (self.duration_logits(hidden) + noise[i, :DURATIONS]).argmax()
-            pitch = (self.pitch_logits(hidden, duration) + noise[i, DURATIONS:]).argmax()
+            duration = (likely(self.duration_logits(hidden)) + noise[i, :DURATIONS]).argmax()
+            pitch = (likely(self.pitch_logits(hidden, duration)) + noise[i, DURATIONS:]).argmax()
             previous[0, i + 1] = torch.stack([duration, pitch]) + 1
         return previous[0, 1:] - 1
+
+
+def likely(logits: Tensor) -> Tensor:
+    """Logits [..., N] with minus infinity for tokens that are never drawn, see LEAST_SHARE."""
+    least = logits.amax(-1, keepdim=True) + math.log(LEAST_SHARE)
+    return logits.masked_fill(logits < least, -math.inf)

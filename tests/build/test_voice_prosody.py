@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from build.voice import weights
 from build.voice.export import TARGETS
-from build.voice.prosody_lm import HEAD_WIDTH, HEADS, LAYERS, MAX_PHONEMES, WIDTH, ProsodyLM
+from build.voice.prosody_lm import HEAD_WIDTH, HEADS, LAYERS, MAX_PHONEMES, WIDTH, ProsodyLM, likely
 from python_backends.speech import DURATIONS, PITCHES
 
 Array = NDArray[np.generic]
@@ -73,7 +73,7 @@ def gumbel(count: int, temperature: float) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 2, 41])
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 2.0])
 def test_stepping_through_the_pool_chooses_what_torch_chooses(
     step: Pool, lm: ProsodyLM, count: int, temperature: float
 ) -> None:
@@ -121,3 +121,12 @@ def test_padding_a_batch_does_not_change_what_is_encoded(lm: ProsodyLM) -> None:
     mask = (torch.arange(11) < 6).float()[None, :, None]
     found = lm.encode(padded, ALTO, mask)[:, :6]
     torch.testing.assert_close(found, lm.encode(phonemes, ALTO), atol=1e-4, rtol=0)
+
+
+def test_what_is_unlikely_is_never_drawn_however_hot(lm: ProsodyLM) -> None:
+    logits = torch.tensor([[0.0, -2.2, -2.4, -50.0], [3.0, 3.0, 0.6, 0.8]])
+    assert likely(logits).isfinite().tolist() == [
+        [True, True, False, False],
+        [True, True, False, True],
+    ]
+    assert (likely(logits) + 1e9 * torch.eye(4)[[2, 2]]).argmax(1).tolist() == [0, 0]
