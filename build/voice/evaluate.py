@@ -102,14 +102,17 @@ class _Ears:
         chunks = list(self._client.speak(text, options=options))
         return np.concatenate([chunk.speech for chunk in chunks])
 
-    def hear(self, way: Way, texts: Sequence[str]) -> list[Heard]:
-        """What is heard of each text, spoken with its number as seed."""
+    def hear(
+        self, way: Way, texts: Sequence[str], sounds: Sequence[Sound] | None = None
+    ) -> list[Heard]:
+        """What is heard of each text, spoken with its number as seed, now or before (`sounds`)."""
         found = []
         told = f"{way.name}, temperature {way.temperature:g}"
         for seed, text in self._shown(enumerate(texts), len(texts), told):
             key = (way, text, seed)
             if key not in self._heard:
-                self._heard[key] = self._listener.hear(self.say(*key))
+                sound = self.say(*key) if sounds is None else sounds[seed]
+                self._heard[key] = self._listener.hear(sound)
             found.append(Heard(text, self._heard[key]))
         return found
 
@@ -189,9 +192,10 @@ def _steps(ears: _Ears) -> Part:
         finest = ears.sounds(Way(voice, *SHIPPED_STEPS[-1], 0.0), texts)
         for solver, steps in heard + UNHEARD_STEPS:
             way = Way(voice, solver, steps, 0.0)
+            sounds = ears.sounds(way, texts)
             if (solver, steps) in heard:
-                figures[f"voice_wer_{way.name}"] = word_error_rate(ears.hear(way, texts))
-            far = zip(ears.sounds(way, texts), finest, strict=True)
+                figures[f"voice_wer_{way.name}"] = word_error_rate(ears.hear(way, texts, sounds))
+            far = zip(sounds, finest, strict=True)
             figures[f"voice_distance_db_{way.name}"] = fmean(
                 distance_db(one, fine, SAMPLE_RATE_HZ) for one, fine in far
             )

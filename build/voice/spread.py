@@ -13,7 +13,7 @@ from build.voice.unseen import SENTENCES
 from python_backends.diffusion_lock.source import voiced
 from python_backends.speech import VOICES
 
-TEXTS: Final = SENTENCES[::13]
+TEXTS: Final = SENTENCES[::17]
 SEEDS: Final = 6
 POINTS: Final = 40
 """Places at which contours are compared, evenly spread over the sentence."""

@@ -44,10 +44,11 @@ def train_shortcut(
         "shortcut",
         corpus.fingerprint,
         steps,
-        learning_rate=5e-4,
+        learning_rate=3e-4,
         warmup_steps=50,
         weight_decay=0.01,
         betas=(0.9, 0.98),
+        hurried=("condition.stride.weight",),
     )
     teacher = copy.deepcopy(flow).eval().requires_grad_(False)
     model = copy.deepcopy(flow).train().requires_grad_(True)

@@ -1,5 +1,6 @@
 """The training loop, on models and data of a few numbers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from build.voice.prosody_lm import ProsodyLM
 from build.voice.train_flow import FlowLoss, loss_weights
 from build.voice.train_prosody import cross_entropies
 from build.voice.train_shortcut import ShortcutLoss
-from build.voice.training import Recipe, Trainer
+from build.voice.training import HURRY, Recipe, Trainer
 from python_backends.speech import CHANNELS, LATENT
 
 
@@ -65,6 +66,15 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(cache: Path, tmp_pa
     resumed = Line(stop_after=50)
     found = Trainer(recipe(300), resumed.model).run(resumed).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_hurried_parameter_moves_faster(cache: Path) -> None:
+    """Adam's first step is the learning rate, whatever the gradient."""
+    line = Line()
+    before = {name: one.item() for name, one in line.model.named_parameters()}
+    Trainer(replace(recipe(1), hurried=("bias",)), line.model).run(line)
+    moved = {name: abs(one.item() - before[name]) for name, one in line.model.named_parameters()}
+    assert moved["bias"] == pytest.approx(HURRY * moved["weight"], rel=1e-3)
 
 
 def test_a_checkpoint_of_another_recipe_is_not_taken_up(cache: Path) -> None:
