@@ -80,17 +80,21 @@ def cross(hidden: torch.Tensor, request: pytest.FixtureRequest) -> Context:
 
 @pytest.mark.parametrize(
     ("batch", "frames"),
-    [(1, 2), (2, 30), (8, 50), (3, 1500), pytest.param(1, 3000, marks=pytest.mark.full)],
+    [
+        *((1, 1), (1, 2), (1, 3), (2, 30), (2, 31), (8, 50), (1, 1499), (3, 1500)),
+        pytest.param(1, 3000, marks=pytest.mark.full),
+    ],
 )
 def test_the_encoder_graph_gives_the_states_of_the_module(
     encoder: Encoder, batch: int, frames: int
 ) -> None:
+    """Public cases B6 and I2: half as many states as frames, rounded up."""
     mel = np.random.default_rng(0).standard_normal((batch, 80, frames)).astype(np.float32)
     graph = open_graph(REPOSITORY / "asr_encoder/1/model.onnx")
     (states,) = graph.run(["HIDDEN"], {"MEL": mel})
     with torch.no_grad():
         expected = encoder(torch.from_numpy(mel)).numpy()
-    assert states.shape == (batch, frames // 2, 384)
+    assert states.shape == (batch, -(-frames // 2), 384)
     np.testing.assert_allclose(states, expected, atol=2e-4, rtol=1e-4)
 
 
@@ -170,7 +174,10 @@ class Rows:
 def test_short_windows_say_the_same_before_beside_and_after_a_long_one(
     graph: str, alone: list[list[int]], hidden: torch.Tensor, long_hidden: torch.Tensor
 ) -> None:
-    """They are decoded in the narrow pools, in the wide ones, are moved, and widened once more."""
+    """They are decoded in the narrow pools, in the wide ones, are moved, and widened once more.
+
+    Public case C4: whole token sequences, not only their ends.
+    """
     rows = Rows(graph)
     for states in hidden:
         rows.join(states)

@@ -213,6 +213,18 @@ def test_sound_without_any_pause_loses_and_doubles_nothing() -> None:
     assert (np.concatenate([window.sound for window in to_windows(sound, 0)]) == sound).all()
 
 
+def test_a_minute_with_early_pauses_is_three_windows_in_order() -> None:
+    """Public case C7, its front: the pauses at 25.5 and 51 s are the quietest places."""
+    sound = np.random.default_rng(4).normal(0, 0.1, 60 * RATE).astype(np.float32)
+    for pause_s in (25.5, 51):
+        sound[round(pause_s * RATE) :][: RATE // 5] = 0
+    first, second, third = to_windows(sound, 0)
+    assert [w.frames for w in (first, second, third)] == [3000, 3000, 1500]
+    assert first.end == second.start == pytest.approx(25.6 * RATE, abs=RATE // 10)
+    assert second.end == third.start == pytest.approx(51.1 * RATE, abs=RATE // 10)
+    assert third.end == 60 * RATE
+
+
 def test_silence_is_cut_as_late_as_possible() -> None:
     assert len(split(np.zeros(59 * RATE, np.float32))) == 2
 
