@@ -189,6 +189,13 @@ def test_what_is_no_audio_is_refused(tmp_path: Path, content: bytes, reason: str
         audio.read(tmp_path / "a.wav")
 
 
+def test_mp3_is_refused_since_it_may_be_cut_short(tmp_path: Path) -> None:
+    """Of a public recording of a minute (silero-vad's test.mp3) libsndfile gives 2.5 s."""
+    soundfile.write(tmp_path / "a.mp3", tone(16_000), 16_000)
+    with pytest.raises(InvalidInput, match=r"a.mp3 is MP3, which may be cut short; wav, flac"):
+        audio.read(tmp_path / "a.mp3")
+
+
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
         audio.read(tmp_path / "nowhere.wav")
