@@ -93,6 +93,7 @@ def in_torch(module: torch.nn.Module, inputs: dict[str, Array]) -> Array:
 def test_the_condition_graph_equals_torch(
     condition: Graph, batch: int, phonemes: int, ticks: int
 ) -> None:
+    """Public case I2."""
     inputs = said(batch, phonemes, ticks)
     (found,) = condition(**inputs)
     expected = in_torch(weights.load_flow().condition, inputs)

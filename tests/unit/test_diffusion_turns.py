@@ -66,6 +66,7 @@ def test_a_turn_id_may_be_used_again_after_an_unfinished_turn(stage: Stage) -> N
 
 
 def test_two_whole_turns_of_one_id_do_not_disturb_each_other(stage: Stage) -> None:
+    """Public case C15."""
     stage.hold()
     pair = [stage.send(40, piece=(0, LAST), turn="1", seed=seed) for seed in (1, 2)]
     stage.settle()
