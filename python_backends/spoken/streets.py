@@ -46,7 +46,8 @@ say_streets = Rules(
     (
         (rf"({_HOUSE}){_WAY}({_ORDINAL}){_KIND}", _said),
         (rf"({_HOUSE}){_WAY}({_NAME}){_KIND}{_NO_NAME_FOLLOWS}", _said),
-        (rf"(\b){_WAY}\b({_ORDINAL}){_KIND}{_NO_NAME_FOLLOWS}", _said),
+        # Without a house: on 5th Ave (but "my 2nd Dr. visit")
+        (rf"(\b){_WAY}\b({_ORDINAL})(?! Dr\b){_KIND}{_NO_NAME_FOLLOWS}", _said),
         # Watts are not counted off: 20 W 5th
         (rf"(?<=\d )W\.? (?={_ORDINAL}\b)", "West "),
     )

@@ -91,6 +91,8 @@ SAID = {
     "20 W 5th": "twenty West fifth",
     "2 Young Dr. Smith fans": "two Young Doctor Smith fans",
     "the 1st St. Bernard": "the first Saint Bernard",
+    "my 2nd Dr. visit": "my second Doctor visit",
+    "meet on 34th St. at noon": "meet on thirty fourth Street at noon",
     # Addresses.
     "https://www.example.com/docs?q=1#top": "example dot com slash docs",
     "https://x.org/9f86d081884c7d65": "x dot org",
