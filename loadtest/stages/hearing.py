@@ -106,6 +106,7 @@ def encoders(folder: Path, rounds: int, progress: Progress) -> Found:
             "recordings": len(said),
             "seconds": round(recordings.seconds(said)),
             "words": sum(len(words(text)) for text in texts[name]),
+            "wer": {who: 100 * error_rate(texts[name], each[name]) for who, each in heard.items()},
             "misheard": _misheard(texts[name], {who: each[name] for who, each in heard.items()}),
         }
         for name, said in corpora.items()

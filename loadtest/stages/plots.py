@@ -24,7 +24,9 @@ from loadtest.ledger.palette import (
 )
 from loadtest.stages.encoder import Policy
 from loadtest.stages.flow import BURST, POISSON, REQUESTS
-from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, LOCK, MIXED
+from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MIXED
+from loadtest.stages.hearing_plots import encoders, hearing
+from loadtest.stages.served_modes import REQUESTS as CROWDS
 from loadtest.stages.window import MIXED_LOAD
 
 Detail = Mapping[str, Any]
@@ -167,6 +169,32 @@ def flow(found: Detail) -> Figure:
     return figure
 
 
+def served_modes(found: Detail) -> Figure:
+    """First audio (p50 and p95) and sentences/s through the server, a column a mix of keys."""
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    grid = figure.subplots(2, len(KEYS), sharex=True, sharey="row")
+    for keys, (first, pace) in zip(KEYS, grid.T, strict=True):
+        for mode, (label, colour, marker) in SCHEDULERS.items():
+            cells = [found["cells"][f"{mode}_{keys}_n{n}"] for n in CROWDS]
+            p50, p95, per_s = (
+                [cell[name] for cell in cells] for name in ("p50_ms", "p95_ms", "sentences_per_s")
+            )
+            first.plot(CROWDS, p50, color=colour, marker=marker, label=label)
+            first.plot(CROWDS, p95, color=colour, marker=marker, linestyle=":", alpha=0.7)
+            pace.plot(CROWDS, per_s, color=colour, marker=marker)
+        for axes in (first, pace):
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(CROWDS, [str(count) for count in CROWDS])
+            axes.set_ylim(bottom=0)
+            bare(axes)
+        first.set_title(f"{keys} sentences, all at once")
+        pace.set_xlabel("callers")
+    grid[0, 0].set_ylabel("ms to first audio (dotted: p95)")
+    grid[1, 0].set_ylabel("sentences/s")
+    grid[0, 0].legend(loc="upper left")
+    return figure
+
+
 def window(found: Detail) -> Figure:
     """Throughput and median latency of each policy, scenario by scenario."""
     scenarios = found["first_round"]
@@ -201,7 +229,10 @@ def _labelled(axes: Axes, title: str, unit: str) -> None:
 
 
 PICTURES: dict[str, Callable[[Detail], Figure]] = {
-    "speaking": speaking,
+    "encoders": encoders,
     "flow": flow,
+    "hearing": hearing,
+    "served_modes": served_modes,
+    "speaking": speaking,
     "window": window,
 }
