@@ -20,6 +20,9 @@ MARKERS: Mapping[str, str] = {FLOAT: "o", INT8: "D", BLOCKS: "s"}
 SLOPE_DEGREES = 58
 """Of the sloped roofs, about, at this size."""
 
+HEIGHT = 0.6
+"""Of the highest roof: where a sloped one is named, above all points."""
+
 LINE = 0.05
 """From a name to the next, of the height."""
 
@@ -57,7 +60,6 @@ def roofline(detail: Mapping[str, Any]) -> Figure:
 
 def _roofs(axes: Axes, ceilings: Mapping[str, Any], reach: tuple[float, float]) -> None:
     """Sloped: what can be read; level: what can be multiplied."""
-    floor = axes.get_ylim()[0]
     x = np.geomspace(*reach, 400)
     top = max(ceilings["operations"].values())
     for name, style in (("memory", "-"), ("cache", "--")):
@@ -65,7 +67,7 @@ def _roofs(axes: Axes, ceilings: Mapping[str, Any], reach: tuple[float, float]) 
         axes.plot(x, np.minimum(x * rate, top) / GIGA, style, color=GREY, linewidth=1.4)
         axes.annotate(
             f"{name} {rate / GIGA:.0f} GB/s",
-            (2.5 * floor * GIGA / rate, 2.5 * floor),
+            (HEIGHT * top / rate, HEIGHT * top / GIGA),
             xytext=(-6, 6),
             textcoords="offset points",
             color=TEXT,
