@@ -5,7 +5,8 @@ prosody, acoustic, vocoder, vad, each with what the one before has answered. A c
 caller's own, from sending to the last answer, gRPC on this machine included (`probe_ms` is a call
 that does nothing); inside a turn tensors go from stage to stage without it. What its graphs take
 is Triton's own count (compute_infer) where Triton runs them; the engines of asr_decode, think and
-prosody run in their loops' processes, and their graphs are run again bare at the same shapes.
+prosody run in their loops' processes, and their graphs are run again bare at the same shapes, right
+after each call and on whatever core is free, as the call was.
 """
 
 import time
@@ -27,7 +28,6 @@ from deploy.launcher import Server
 from deploy.repositories import read_models
 from deploy.settings import Settings
 from loadtest.engine.bare import ROOT
-from loadtest.engine.cores import pinned
 from loadtest.engine.serving import calling
 from loadtest.stages.bound_graphs import generation, graph_path, steps_of
 from loadtest.stages.flow_graphs import REPOSITORY
@@ -40,7 +40,6 @@ ORDER = ROOT / "samples" / "order-1.wav"
 HEARD = "Hello there."
 MAX_TOKENS = 24
 WARM_UPS = 2
-REPLAYS = 6
 TIMEOUT_S = 60.0
 SETTLE_S = 1.2
 """Stages publish their figures twice a second."""
@@ -66,8 +65,9 @@ class Times:
 
     @property
     def host_ms(self) -> float:
-        """Beyond the graphs, median; less than 0 by noise at most."""
-        return median(self.call_ms) - median(self.graph_ms)
+        """Beyond the graphs, median of the rounds' own; less than 0 by noise at most."""
+        pairs = zip(self.call_ms, self.graph_ms, strict=True)
+        return median(call_ms - graph_ms for call_ms, graph_ms in pairs)
 
     @property
     def compute_ms(self) -> float:
@@ -93,19 +93,19 @@ def host(rounds: int, progress: Progress) -> Host:
     task = progress.add_task("host", total=WARM_UPS + rounds, told="")
     with Server(settings) as server, calling(server) as stub:
         lone = _Lone(stub)
-        for number in range(WARM_UPS + rounds):
-            if number == WARM_UPS:
-                lone.times.clear()
-                before = _commands(server)
+        before = _commands(server)
+        for number in range(WARM_UPS):
             lone.round(number)
             progress.advance(task)
         after = _commands(server)
-    steps = {stage: round((after[stage] - before[stage]) / rounds) for stage in LOOPS}
-    times = dict(lone.times)
-    with pinned():
-        for stage in LOOPS:
-            times[stage].graph_ms = _replayed(stage, steps[stage], lone.phonemes)
-    return Host({stage: times[stage] for stage in STAGES}, median(times["probe"].call_ms), steps)
+        steps = {stage: round((after[stage] - before[stage]) / WARM_UPS) for stage in LOOPS}
+        lone.times.clear()
+        lone.replays = {stage: _replay(stage, steps[stage], lone.phonemes) for stage in LOOPS}
+        for number in range(WARM_UPS, WARM_UPS + rounds):
+            lone.round(number)
+            progress.advance(task)
+    stages = {stage: lone.times[stage] for stage in STAGES}
+    return Host(stages, median(lone.times["probe"].call_ms), steps)
 
 
 class _Lone:
@@ -114,6 +114,8 @@ class _Lone:
     def __init__(self, stub: Any) -> None:
         self.times: dict[str, Times] = defaultdict(Times)
         self.phonemes = 1
+        self.replays: Mapping[str, Callable[[], object]] = {}
+        """Stage -> running the graphs of a call of it, bare."""
         self._stub = stub
 
     def round(self, number: int) -> None:
@@ -148,6 +150,10 @@ class _Lone:
         self.times[stage].call_ms.append(1e3 * (time.perf_counter() - began))
         if models:
             self.times[stage].graph_ms.append((self._computed_ns(models) - before) / 1e6)
+        if stage in self.replays:
+            began = time.perf_counter()
+            self.replays[stage]()
+            self.times[stage].graph_ms.append(1e3 * (time.perf_counter() - began))
         return answered
 
     def _computed_ns(self, models: Sequence[str]) -> int:
@@ -199,8 +205,8 @@ def _commands(server: Server) -> dict[str, float]:
     return found
 
 
-def _replayed(stage: str, commands: int, phonemes: int) -> list[float]:
-    """ms of a call's graphs, bare, REPLAYS times: admission, prompt and `commands` in all."""
+def _replay(stage: str, commands: int, phonemes: int) -> Callable[[], None]:
+    """Running a call's graphs, bare: admission, prompt and `commands` in all; once untimed."""
     model = f"{stage}_step"
     graph = steps_of(model)
     admit = _admission(model, phonemes)
@@ -208,9 +214,8 @@ def _replayed(stage: str, commands: int, phonemes: int) -> list[float]:
     parameters = read_models([REPOSITORY], {})[stage].parameters
     chunk = int(parameters.get("lone_chunk", parameters["prefill_chunk"]))
     starts = range(0, prompt, chunk)
-    found = []
-    for number in range(1 + REPLAYS):
-        began = time.perf_counter()
+
+    def replay() -> None:
         admit()
         if "no_speech" in generation(model):
             graph.chunk(0, 1)
@@ -218,9 +223,9 @@ def _replayed(stage: str, commands: int, phonemes: int) -> list[float]:
             graph.chunk(start, min(chunk, prompt - start), draws=start == starts[-1])
         for step in range(commands - len(starts)):
             graph.step(1, prompt + step)
-        if number:
-            found.append(1e3 * (time.perf_counter() - began))
-    return found
+
+    replay()
+    return replay
 
 
 def prompt_length(stage: str) -> int:
