@@ -26,6 +26,7 @@ from loadtest.stages.encoder import Policy
 from loadtest.stages.flow import BURST, POISSON, REQUESTS
 from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MIXED
 from loadtest.stages.hearing_plots import encoders, hearing
+from loadtest.stages.roofline_plot import roofline
 from loadtest.stages.served_modes import REQUESTS as CROWDS
 from loadtest.stages.window import MIXED_LOAD
 
@@ -229,6 +230,7 @@ def _labelled(axes: Axes, title: str, unit: str) -> None:
 
 
 PICTURES: dict[str, Callable[[Detail], Figure]] = {
+    "bound": roofline,
     "encoders": encoders,
     "flow": flow,
     "hearing": hearing,

@@ -456,6 +456,37 @@ def test_a_caller_who_has_left_is_dropped_before_encoding(stage: Stage) -> None:
     assert len(stage.encoder.batches) == 1
 
 
+def test_a_caller_who_leaves_while_features_are_made_is_answered_before_they_are(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a lone caller's pass need not wait for the question whether the caller is there."""
+    going_on = threading.Event()
+
+    def held(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+        assert going_on.wait(WAIT_S)
+        return log_mel(sound, frames)
+
+    monkeypatch.setattr(whisper, "log_mel", held)
+    gone = arriving({"AUDIO": noise(1)[None]}, request_id="gone")
+    gone.sender.cancelled = True
+    stage.model.execute([gone])
+    assert "code=CANCELLED" in gone.sender.error()
+    going_on.set()
+    assert stage.send(noise(2), "next").error() == ""
+    assert [shape[0] for shape in stage.encoder.batches] == [1]
+
+
+def test_who_joins_a_sound_that_is_built_has_waited_for_no_build(stage: Stage) -> None:
+    stage.hold()
+    first = stage.send(noise(2), "first")
+    stage.until_waiting(1)
+    second = stage.send(noise(2), "second")
+    stage.until_shared(1)
+    stage.encoder.open.set()
+    told = [[span["what"] for span in spans(one.values()[0])] for one in (first, second)]
+    assert told == [["build", "queue", "compute"], ["queue", "compute"]]
+
+
 def test_more_than_max_waiting_requests_are_refused_with_a_time_to_come_back(stage: Stage) -> None:
     stage.hold()
     accepted = [stage.send(noise(0.2), f"t{k}") for k in range(11)]
