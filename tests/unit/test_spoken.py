@@ -87,6 +87,7 @@ SAID = {
     "20 W Main St and a 20 W bulb": "twenty West Main Street and a twenty watts bulb",
     "123 SW Oak Rd": "one hundred twenty three Southwest Oak Road",
     "E 5th Ave": "East fifth Avenue",
+    "MACY'S 5th Ave store": "MACY'S fifth Avenue store",
     "100 E Lee Blvd.": "one hundred East Lee Boulevard.",
     "20 W 5th": "twenty West fifth",
     "2 Young Dr. Smith fans": "two Young Doctor Smith fans",
