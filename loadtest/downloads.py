@@ -54,7 +54,11 @@ class Archive(ABC):
             unpacked = Path(scratch) / "unpacked"
             unpacked.mkdir()
             self._unpack(archive, unpacked)
-            os.replace(unpacked, target)
+            try:
+                os.replace(unpacked, target)
+            except OSError:  # another process was first: a folder that has files is not replaced
+                if not target.is_dir():
+                    raise
         return target
 
     def _fetched(self, scratch: Path) -> Path:

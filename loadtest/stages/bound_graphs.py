@@ -1,7 +1,6 @@
 """The graphs that compute, at the shapes that a turn has, and how each is run bare."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,7 +13,9 @@ import onnx
 from numpy.typing import NDArray
 
 from deploy.repositories import read_models
+from loadtest.stages.ceilings import timed_s
 from loadtest.stages.flow_graphs import REPOSITORY
+from loadtest.stages.flow_pieces import TICKS
 from loadtest.stages.onnx_run import Feeds
 from python_backends.diffusion_lock.chunks import CHUNK
 from python_backends.encoder_window.windows import FRAMES_PER_STATE, SHORT_FRAMES
@@ -22,13 +23,9 @@ from python_backends.slot_engine.bound import BoundGraph, open_session
 from python_backends.speech import CONTEXT_FRAMES
 
 VOCODER_FRAMES = CHUNK + 2 * CONTEXT_FRAMES
-TICKS = 8
-"""Frames of a phoneme; what is said changes no time."""
-
 SECONDS = 0.15
 """How long a graph is run in a round."""
 
-FEWEST = 3
 Run = Callable[[], object]
 
 
@@ -49,15 +46,8 @@ class Case:
         return graph_path(self.model)
 
     def time_s(self) -> float:
-        """Median of the runs of a round, the first one untimed."""
-        self.run()
-        found: list[float] = []
-        until = time.perf_counter() + SECONDS
-        while len(found) < FEWEST or time.perf_counter() < until:
-            began = time.perf_counter()
-            self.run()
-            found.append(time.perf_counter() - began)
-        return median(found)
+        """Median of the runs of a round."""
+        return median(timed_s(self.run, SECONDS))
 
 
 def graph_path(model: str) -> Path:

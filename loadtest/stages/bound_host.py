@@ -9,35 +9,33 @@ prosody run in their loops' processes, and their graphs are run again bare at th
 after each call and on whatever core is free, as the call was.
 """
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
-from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
-from tokenizers import Tokenizer
 from tritonclient.grpc import service_pb2
 
 from client import audio
+from deploy.cluster.figures import read_metrics
 from deploy.launcher import Server
 from deploy.repositories import read_models
 from deploy.settings import Settings
 from loadtest.engine.bare import ROOT
-from loadtest.engine.serving import calling
+from loadtest.engine.serving import HEARD, calling, think_prompt
 from loadtest.stages.bound_graphs import generation, graph_path, steps_of
 from loadtest.stages.flow_graphs import REPOSITORY
 from python_backends import wire
-from python_backends.ar_loop.prompt import prompt_tokens
 from python_backends.slot_engine.bound import open_session
 
 Tensors = Mapping[str, NDArray[Any]]
 ORDER = ROOT / "samples" / "order-1.wav"
-HEARD = "Hello there."
 MAX_TOKENS = 24
 WARM_UPS = 2
 TIMEOUT_S = 60.0
@@ -53,6 +51,7 @@ PLACED: Mapping[str, tuple[str, ...]] = {
 """Stage -> the graphs that Triton runs for it."""
 
 LOOPS = ("asr_decode", "think", "prosody")
+STEPS_TOTAL = re.compile(r'^tristage_steps_total\{stage="(\w+)"\} (\S+)$', re.MULTILINE)
 STAGES = (*PLACED, *LOOPS)
 
 
@@ -97,8 +96,7 @@ def host(rounds: int, progress: Progress) -> Host:
         for number in range(WARM_UPS):
             lone.round(number)
             progress.advance(task)
-        after = _commands(server)
-        steps = {stage: round((after[stage] - before[stage]) / WARM_UPS) for stage in LOOPS}
+        steps = commands_per_call(before, _commands(server), WARM_UPS)
         lone.times.clear()
         lone.replays = {stage: _replay(stage, steps[stage], lone.phonemes) for stage in LOOPS}
         for number in range(WARM_UPS, WARM_UPS + rounds):
@@ -196,12 +194,25 @@ def _statistics(model: str) -> Any:
 def _commands(server: Server) -> dict[str, float]:
     """Stage -> commands that its engine has run since it was loaded."""
     time.sleep(SETTLE_S)
-    with urlopen(f"http://{server.metrics_address}/metrics") as page:
-        lines = page.read().decode().splitlines()
-    found = {}
-    for stage in LOOPS:
-        row = f'tristage_steps_total{{stage="{stage}"}} '
-        found[stage] = next((float(line.split()[-1]) for line in lines if row in line), 0.0)
+    return commands_told(read_metrics(server.metrics_address))
+
+
+def commands_told(metrics: str) -> dict[str, float]:
+    """Stage -> commands that its engine has run, from the text of /metrics."""
+    return {stage: float(count) for stage, count in STEPS_TOTAL.findall(metrics)}
+
+
+def commands_per_call(
+    before: Mapping[str, float], after: Mapping[str, float], calls: int
+) -> dict[str, int]:
+    """Of every stage with a loop. ValueError where one has run none: a call takes one at least, and
+    without them all of its time would be the host's."""
+    found = {
+        stage: round((after.get(stage, 0.0) - before.get(stage, 0.0)) / calls) for stage in LOOPS
+    }
+    silent = [stage for stage, count in found.items() if count < 1]
+    if silent:
+        raise ValueError(f"no commands were counted in {', '.join(silent)}")
     return found
 
 
@@ -231,9 +242,7 @@ def _replay(stage: str, commands: int, phonemes: int) -> Callable[[], None]:
 def prompt_length(stage: str) -> int:
     """Tokens of the prompt of a call."""
     if stage == "think":
-        path = REPOSITORY / "think" / "1" / "tokenizer.json"
-        tokenizer = Tokenizer.from_file(str(path))
-        return len(prompt_tokens([], HEARD, lambda text: list(tokenizer.encode(text).ids)))
+        return len(think_prompt())
     return len(generation(f"{stage}_step").get("prompt", [0]))
 
 

@@ -34,6 +34,8 @@ UNKNOWN_CACHE_BYTES = 32 * 2**20
 SECONDS = 0.12
 """How long each is tried in a round."""
 
+FEWEST = 3
+
 
 class Machine:
     """The best that was seen of each, over all rounds: a ceiling is not a median."""
@@ -55,7 +57,7 @@ class Machine:
     def round(self) -> None:
         """Try each again."""
         for name, (work, amount) in self._tries.items():
-            self.best[name] = max(self.best[name], amount / shortest_s(work))
+            self.best[name] = max(self.best[name], amount / min(timed_s(work)))
 
     @property
     def ceilings(self) -> Ceilings:
@@ -80,16 +82,16 @@ READS: dict[str, Callable[[NDArray[np.float32]], Any]] = {
 """Ways to read an array once; the faster one tells what the machine can do."""
 
 
-def shortest_s(work: Callable[[], Any], seconds: float = SECONDS) -> float:
-    """The shortest of the runs that fit into `seconds`, three at least, the first one untimed."""
+def timed_s(work: Callable[[], object], seconds: float = SECONDS) -> list[float]:
+    """Of each run that fits into `seconds`, FEWEST at least, behind one that is not timed."""
     work()
     found: list[float] = []
     until = time.perf_counter() + seconds
-    while len(found) < 3 or time.perf_counter() < until:
+    while len(found) < FEWEST or time.perf_counter() < until:
         began = time.perf_counter()
         work()
         found.append(time.perf_counter() - began)
-    return min(found)
+    return found
 
 
 def cache_bytes(folder: Path = CACHES) -> int:
@@ -112,7 +114,8 @@ def _integer() -> Callable[[], Any]:
     rng = np.random.default_rng(0)
     b = rng.integers(-128, 128, (INNER, COLUMNS)).astype(np.int8)
     node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
-    return _session(node, {"b": b}, rng.integers(0, 256, (ROWS, INNER)).astype(np.uint8), 6)
+    a = rng.integers(0, 256, (ROWS, INNER)).astype(np.uint8)
+    return _session(node, {"b": b}, a, TensorProto.INT32)
 
 
 def _nbits() -> Callable[[], Any]:

@@ -45,7 +45,7 @@ def hearing(found: Mapping[str, Any]) -> Figure:
     axes.invert_yaxis()
     axes.set_yticks([])
     axes.set_xlabel("utterances per second, eight callers at once")
-    axes.set_title("Listening on two cores")
+    axes.set_title("Listening beside CTranslate2")
     bare(axes)
     return figure
 

@@ -30,10 +30,10 @@ _KINDS = {
 _ORDINAL = r"\d{1,3}(?:st|nd|rd|th)"
 _NAME = r"[A-Z][a-z']{1,20}(?: [A-Z][a-z']{1,20}){0,2}"
 _HOUSE = r"(?<![\w.,$£€/-])\d{1,5}[A-Za-z]? "
-_WAY = rf"(?:({any_of(_DIRECTIONS)})\.? )?"
+_WAY = rf"(?:(?<![.'\u2019])({any_of(_DIRECTIONS)})\.? )?"
 _KIND = rf" ({any_of(_KINDS)})\b(?:\.(?= ?[a-z,;:)]))?"
-_NO_NAME_FOLLOWS = r"(?!\.? [A-Z])"
-"""Else it is a title: "the 1st St. Bernard", "2 Young Dr. Smith fans"."""
+_NO_NAME_FOLLOWS = r"(?!\.? (?:[A-Z]|pepper))"
+"""Else it is a title: "the 1st St. Bernard", "2 Young Dr. Smith fans", "2 Large Dr peppers"."""
 
 
 def _said(found: re.Match[str]) -> str:

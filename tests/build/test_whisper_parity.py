@@ -98,10 +98,11 @@ def test_the_encoder_graph_gives_the_states_of_the_module(
     np.testing.assert_allclose(states, expected, atol=2e-4, rtol=1e-4)
 
 
-def test_a_window_has_the_same_states_among_eight_as_alone() -> None:
+@pytest.mark.parametrize("graph_name", ["model.onnx", "portable.onnx"])
+def test_a_window_has_the_same_states_among_eight_as_alone(graph_name: str) -> None:
     """Public case C16: to the last bit in a batch of one, within float32's rounding in company."""
     mel = np.random.default_rng(1).standard_normal((8, 80, 200)).astype(np.float32)
-    graph = open_graph(REPOSITORY / "asr_encoder/1/model.onnx")
+    graph = open_graph(REPOSITORY / "asr_encoder/1" / graph_name)
 
     def states(rows: Any) -> Any:
         return graph.run(["HIDDEN"], {"MEL": rows})[0]

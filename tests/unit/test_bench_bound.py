@@ -13,7 +13,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from loadtest.ledger.palette import png
 from loadtest.stages.bound import graph_figures, stages_told, table, uncounted
-from loadtest.stages.bound_host import STAGES, Host, Times
+from loadtest.stages.bound_host import (
+    LOOPS,
+    STAGES,
+    Host,
+    Times,
+    commands_per_call,
+    commands_told,
+)
 from loadtest.stages.ceilings import UNKNOWN_CACHE_BYTES, cache_bytes
 from loadtest.stages.lone import TARGETS, Waited, lone_figures
 from loadtest.stages.onnx_cost import BLOCKS, FLOAT, INT8, Cost, Executed, Tensors, cost_of
@@ -238,6 +245,19 @@ def test_host_time_is_what_a_call_takes_beyond_its_graphs() -> None:
         Bound.OVERHEAD,
     )
     assert {one["bound"] for one in stages_told(served(11.0), POINTS).values()} == {Bound.HOST}
+
+
+def test_commands_of_a_call_are_counted_and_never_none() -> None:
+    rows = "".join(f'tristage_steps_total{{stage="{stage}"}} 27\n' for stage in LOOPS)
+    told = commands_told(
+        f'{rows}tristage_steps_total{{stage="encode"}} 3\nother{{stage="think"}} 9\n'
+    )
+    assert {stage: told[stage] for stage in LOOPS} == dict.fromkeys(LOOPS, 27.0)
+    assert commands_per_call({}, told, 2) == dict.fromkeys(LOOPS, 14)
+    with pytest.raises(ValueError, match=r"no commands were counted in asr_decode, think, prosody"):
+        commands_per_call(told, told, 2)
+    with pytest.raises(ValueError, match=r"in think$"):
+        commands_per_call({}, {stage: 9.0 for stage in LOOPS if stage != "think"}, 2)
 
 
 def test_the_table_has_a_row_for_each_graph_and_each_stage() -> None:
