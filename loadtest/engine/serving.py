@@ -159,7 +159,11 @@ def _reply(pieces: Sequence[Mapping[str, Any]]) -> Reply:
 
 def burst_context(rows: int) -> int:
     """Tokens that a row of a burst holds while all of them decode, on average."""
+    return mean_context(len(think_prompt()), rows, PURE_STEPS)
+
+
+def think_prompt() -> list[int]:
+    """What `think` reads when HEARD is asked without a history."""
     path = ROOT / "model_repository" / "think" / "1" / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
-    prompt = prompt_tokens([], HEARD, lambda text: list(tokenizer.encode(text).ids))
-    return mean_context(len(prompt), rows, PURE_STEPS)
+    return prompt_tokens([], HEARD, lambda text: list(tokenizer.encode(text).ids))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from loadtest.engine.cores import pinned
-from loadtest.engine.figures import Found, ratio, rotated
+from loadtest.engine.figures import Found, rotated
 from loadtest.seed.figures import Target, at_most
 from loadtest.stages.flow_device import on_device
 from loadtest.stages.flow_graphs import Graphs, lock_violations, step_violations
@@ -33,6 +33,7 @@ from loadtest.stages.flow_pieces import (
     Piece,
     cell_of,
     evaluation_times,
+    mode_figures,
     pieces,
     scheduler,
     serve,
@@ -161,11 +162,7 @@ def cell_figures(cells: Cells) -> dict[str, float | None]:
             of = {mode: cells[mode, keys, arrivals, JUDGED] for mode in MODES}
             for name in ("p50_ms", "p95_ms", "pieces_per_s"):
                 values = {mode: [getattr(cell, name) for cell in of[mode]] for mode in MODES}
-                for mode in MODES:
-                    found[f"flow_{mode}_{where}_{name}"] = median(values[mode])
-                for above, below in ((INTERLEAVE, LOCK), (LOCK, ALONE)):
-                    by = f"flow_{above}_by_{below}_{where}_{name.removesuffix('_ms')}"
-                    found[by] = ratio(values[above], values[below])
+                found |= mode_figures("flow", where, name, values)
     return found
 
 

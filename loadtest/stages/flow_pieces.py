@@ -1,15 +1,17 @@
 """Pieces for the flow decoder, and the product's schedulers driven by hand."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deploy.repositories import read_models
+from loadtest.engine.figures import ratio
 from loadtest.load.punctuality import percentile
 from loadtest.stages.flow_graphs import CONDITION, REPOSITORY, STEP
 from python_backends.diffusion_lock.graphs import Call, FlowGraphs
@@ -111,6 +113,19 @@ def _piece(random: Random, number: int, keys: str) -> Piece:
     steps = random.choice((2, 4, 8)) if keys == MIXED else int(shipped("steps"))
     solver = random.choice(sorted(SOLVERS)) if keys == MIXED else shipped("solver")
     return Piece(score, Key(score.bucket(MAX_FRAMES), steps, solver), seed=number)
+
+
+def mode_figures(
+    prefix: str, where: str, name: str, values: Mapping[str, Sequence[float]]
+) -> dict[str, float | None]:
+    """Of a figure that every mode has one of a round: medians, and ratios between schedulers."""
+    found: dict[str, float | None] = {
+        f"{prefix}_{mode}_{where}_{name}": median(values[mode]) for mode in MODES
+    }
+    for above, below in ((INTERLEAVE, LOCK), (LOCK, ALONE)):
+        by = f"{prefix}_{above}_by_{below}_{where}_{name.removesuffix('_ms')}"
+        found[by] = ratio(values[above], values[below])
+    return found
 
 
 def spread(given: Sequence[Piece], mean_gap_s: float, seed: int) -> None:

@@ -14,7 +14,6 @@ from statistics import median
 from time import monotonic
 from typing import Any
 
-import jiwer
 from rich.progress import Progress
 
 from client.turns import TurnClient
@@ -27,6 +26,7 @@ from loadtest.seed.figures import Target, at_least, at_most
 from loadtest.stages import recordings
 from loadtest.stages.listener import FRAMES, MAX_S, Listener, features_of
 from loadtest.stages.recordings import Floats, Spoken
+from loadtest.stages.reheard import Heard, word_error_rate
 
 CALLERS, UTTERANCES = 8, 24
 SHIPPED, FULL = "shipped", f"{FRAMES}_frames"
@@ -106,6 +106,7 @@ def encoders(folder: Path, rounds: int, progress: Progress) -> Found:
             "recordings": len(said),
             "seconds": round(recordings.seconds(said)),
             "words": sum(len(words(text)) for text in texts[name]),
+            "wer": {who: 100 * error_rate(texts[name], each[name]) for who, each in heard.items()},
             "misheard": _misheard(texts[name], {who: each[name] for who, each in heard.items()}),
         }
         for name, said in corpora.items()
@@ -150,10 +151,7 @@ def encoder_figures(
 
 def error_rate(texts: Sequence[str], heard: Sequence[str]) -> float:
     """Errors by words, over all recordings together."""
-    pairs = zip(texts, heard, strict=True)
-    compared = [jiwer.process_words(" ".join(words(a)), " ".join(words(b))) for a, b in pairs]
-    wrong = sum(one.substitutions + one.deletions + one.insertions for one in compared)
-    return float(wrong / sum(one.hits + one.substitutions + one.deletions for one in compared))
+    return word_error_rate([Heard(*pair) for pair in zip(texts, heard, strict=True)])
 
 
 def _corpora() -> tuple[dict[str, list[Spoken]], dict[str, str]]:

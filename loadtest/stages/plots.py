@@ -24,7 +24,10 @@ from loadtest.ledger.palette import (
 )
 from loadtest.stages.encoder import Policy
 from loadtest.stages.flow import BURST, POISSON, REQUESTS
-from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, LOCK, MIXED
+from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MIXED
+from loadtest.stages.hearing_plots import encoders, hearing
+from loadtest.stages.roofline_plot import roofline
+from loadtest.stages.served_modes import REQUESTS as CROWDS
 from loadtest.stages.window import MIXED_LOAD
 
 Detail = Mapping[str, Any]
@@ -107,10 +110,9 @@ def _steps_axis(axes: Axes, found: Detail) -> None:
 def _understood(axes: Axes, found: Detail) -> None:
     """Words misheard, and on a second scale the distance from the finest steps."""
     steps = found["steps"]
-    if found["wer"]:
-        errors = [100 * found["wer"][str(count)] for count in steps]
-        axes.plot(steps, errors, color=VERMILLION, marker=MARKERS[1])
-        axes.set_ylim(0, max(5.0, 1.3 * max(errors)))
+    errors = [100 * found["wer"][str(count)] for count in steps]
+    axes.plot(steps, errors, color=VERMILLION, marker=MARKERS[1])
+    axes.set_ylim(0, max(5.0, 1.3 * max(errors)))
     _steps_axis(axes, found)
     _labelled(axes, "Understood, and near to the finest", "% of words misheard")
     axes.yaxis.label.set_color(VERMILLION)
@@ -145,26 +147,55 @@ def flow(found: Detail) -> Figure:
     figure = Figure(figsize=(13, 6), layout="constrained")
     grid = figure.subplots(2, len(LOADS), sharex=True, sharey="row")
     for ((keys, arrivals), load), (first, pace) in zip(LOADS.items(), grid.T, strict=True):
-        for mode, (label, colour, marker) in SCHEDULERS.items():
+        for mode in SCHEDULERS:
             cells = [found["cells"][f"{mode}_{keys}_{arrivals}_n{n}"] for n in REQUESTS]
-            p50, p95, per_s = (
-                [cell[name] for cell in cells] for name in ("p50_ms", "p95_ms", "pieces_per_s")
-            )
-            first.plot(REQUESTS, p50, color=colour, marker=marker, label=label)
-            first.plot(REQUESTS, p95, color=colour, marker=marker, linestyle=":", alpha=0.7)
-            pace.plot(REQUESTS, per_s, color=colour, marker=marker)
-        for axes in (first, pace):
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(REQUESTS, [str(count) for count in REQUESTS])
-            bare(axes)
+            _over_counts(first, pace, mode, REQUESTS, cells, "pieces_per_s")
         first.set_title(load)
         pace.set_xlabel("requests")
-    for axes in grid[:, 0]:
-        axes.set_ylim(bottom=0)
-    grid[0, 0].set_ylabel("ms to first chunk (dotted: p95)")
-    grid[1, 0].set_ylabel("pieces/s")
-    grid[0, 0].legend(loc="upper left")
+    _named(grid, "ms to first chunk (dotted: p95)", "pieces/s")
     return figure
+
+
+def served_modes(found: Detail) -> Figure:
+    """First audio (p50 and p95) and sentences/s through the server, a column a mix of keys."""
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    grid = figure.subplots(2, len(KEYS), sharex=True, sharey="row")
+    for keys, (first, pace) in zip(KEYS, grid.T, strict=True):
+        for mode in SCHEDULERS:
+            cells = [found["cells"][f"{mode}_{keys}_n{n}"] for n in CROWDS]
+            _over_counts(first, pace, mode, CROWDS, cells, "sentences_per_s")
+        first.set_title(f"{keys} sentences, all at once")
+        pace.set_xlabel("callers")
+    _named(grid, "ms to first audio (dotted: p95)", "sentences/s")
+    return figure
+
+
+def _over_counts(
+    first: Axes,
+    pace: Axes,
+    mode: str,
+    counts: Sequence[int],
+    cells: Sequence[Mapping[str, float]],
+    per_s: str,
+) -> None:
+    """One scheduler's times and pace over how many ask, a cell a count."""
+    label, colour, marker = SCHEDULERS[mode]
+    p50, p95, rate = ([cell[name] for cell in cells] for name in ("p50_ms", "p95_ms", per_s))
+    first.plot(counts, p50, color=colour, marker=marker, label=label)
+    first.plot(counts, p95, color=colour, marker=marker, linestyle=":", alpha=0.7)
+    pace.plot(counts, rate, color=colour, marker=marker)
+    for axes in (first, pace):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(counts, [str(count) for count in counts])
+        bare(axes)
+
+
+def _named(grid: Any, times: str, paces: str) -> None:
+    """Rows of `grid` [2, columns] begin at 0 and say what they are."""
+    for axes, words in zip(grid[:, 0], (times, paces), strict=True):
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(words)
+    grid[0, 0].legend(loc="upper left")
 
 
 def window(found: Detail) -> Figure:
@@ -201,7 +232,11 @@ def _labelled(axes: Axes, title: str, unit: str) -> None:
 
 
 PICTURES: dict[str, Callable[[Detail], Figure]] = {
-    "speaking": speaking,
+    "bound": roofline,
+    "encoders": encoders,
     "flow": flow,
+    "hearing": hearing,
+    "served_modes": served_modes,
+    "speaking": speaking,
     "window": window,
 }

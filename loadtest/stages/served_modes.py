@@ -19,10 +19,10 @@ from rich.progress import Progress
 from client.turns import TurnClient
 from deploy.launcher import Server
 from deploy.settings import Settings
-from loadtest.engine.figures import Found, ratio, rotated
+from loadtest.engine.figures import Found, rotated
 from loadtest.load.punctuality import percentile
 from loadtest.seed.figures import Target, at_most
-from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MODES
+from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MODES, mode_figures
 from loadtest.stages.speaking_paces import SHIPPED, TIMED, Pass, speak
 
 ACOUSTIC: dict[str, dict[str, str]] = {
@@ -121,9 +121,5 @@ def burst_figures(bursts: Mapping[Where, Sequence[Burst]]) -> dict[str, float | 
             values = {
                 mode: [one.figure(name) for one in bursts[mode, keys, most]] for mode in MODES
             }
-            for mode in MODES:
-                found[f"served_{mode}_{keys}_n{most}_{name}"] = median(values[mode])
-            for above, below in ((INTERLEAVE, LOCK), (LOCK, ALONE)):
-                by = f"served_{above}_by_{below}_{keys}_n{most}_{name.removesuffix('_ms')}"
-                found[by] = ratio(values[above], values[below])
+            found |= mode_figures("served", f"{keys}_n{most}", name, values)
     return found

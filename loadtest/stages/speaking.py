@@ -10,8 +10,8 @@ What is understood is heard of forty unseen sentences, once: the sound is the sa
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,6 +26,7 @@ from deploy.launcher import Server
 from deploy.settings import Settings
 from loadtest.engine.figures import Found
 from loadtest.seed.figures import Target, at_least, at_most
+from loadtest.stages.listener import Listener
 from loadtest.stages.reheard import Heard, distance_db, misheard, sentences, word_error_rate
 from loadtest.stages.speaking_paces import (
     CROWDS,
@@ -45,7 +46,6 @@ FINEST = STEPS[-1]
 OTHER_SEED = 1000
 """Added to a seed, for another reading that is as good."""
 
-LISTENER = "ctranslate2"
 Hear = Callable[[NDArray[np.float32], int], str]
 """(sound, Hz) -> its words."""
 
@@ -61,7 +61,7 @@ class Readings:
     """What the unseen sentences sounded like."""
 
     heard: dict[int, list[Heard]] = field(default_factory=lambda: defaultdict(list))
-    """By flow steps; nothing where there is no listener."""
+    """By flow steps."""
 
     distances_db: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     """By flow steps, of each sentence from itself in the finest steps."""
@@ -72,20 +72,18 @@ class Readings:
 
 def speaking(folder: Path, rounds: int, progress: Progress) -> Found:
     """A lone caller, crowds, and what is understood; one sentence is kept as WAV files."""
-    is_heard = find_spec(LISTENER) is not None
     with Server(Settings(models=["speak"])) as server, TurnClient(server.grpc_address) as client:
         lone, crowds = paces(client, rounds, progress)
-        readings = read(client, folder / "speaking", progress, is_heard=is_heard)
+        with closing(Listener()) as listener:
+            readings = read(client, listener.hear, folder / "speaking", progress)
     return Found(
         figures=lone_figures(lone) | crowd_figures(crowds, lone) | reading_figures(readings),
         detail=told(lone, crowds, readings),
-        missing={} if is_heard else {"speaking_wer": f"{LISTENER} is not installed"},
     )
 
 
-def read(client: TurnClient, folder: Path, progress: Progress, *, is_heard: bool) -> Readings:
+def read(client: TurnClient, hear: Hear, folder: Path, progress: Progress) -> Readings:
     """The unseen sentences at each number of steps, alone; the first one's sound is written."""
-    hear = _listener() if is_heard else None
     readings = Readings()
     folder.mkdir(parents=True, exist_ok=True)
     unseen = sentences()
@@ -98,26 +96,18 @@ def read(client: TurnClient, folder: Path, progress: Progress, *, is_heard: bool
         for steps, one in by_steps.items():
             distance = distance_db(one.speech, finest.speech, one.rate_hz)
             readings.distances_db[steps].append(distance)
-            if hear is not None:
-                readings.heard[steps].append(Heard(text, hear(one.speech, one.rate_hz)))
+            readings.heard[steps].append(Heard(text, hear(one.speech, one.rate_hz)))
             if seed == 0:
                 audio.write(folder / f"{steps}-steps.wav", one.speech, one.rate_hz)
         progress.advance(task)
     return readings
 
 
-def _listener() -> Hear:
-    from loadtest.stages.listener import Listener
-
-    return Listener().hear
-
-
 def reading_figures(readings: Readings) -> dict[str, float | None]:
     """Word error rate and distance from the finest steps, at each number of steps."""
     found: dict[str, float | None] = {}
     for steps in STEPS:
-        heard = readings.heard.get(steps)
-        found[f"speaking_wer_{steps}_steps"] = word_error_rate(heard) if heard else None
+        found[f"speaking_wer_{steps}_steps"] = word_error_rate(readings.heard[steps])
         if steps != FINEST:
             found[f"speaking_distance_db_{steps}_steps"] = fmean(readings.distances_db[steps])
     found["speaking_distance_db_other_seed"] = fmean(readings.other_seed_db)

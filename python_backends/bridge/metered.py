@@ -6,7 +6,7 @@ from typing import Any
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.outbox import Work
-from python_backends.bridge.request import Request
+from python_backends.bridge.request import Answer, Request
 from python_backends.errors import from_text
 
 
@@ -33,15 +33,15 @@ class MeteredRequest(Request):
         """It is an order to the stage, not work for it."""
         return self.array("CONTROL") is not None
 
-    def _hand_over(self, response: Any) -> None:
-        super()._hand_over(response)
+    def _hand_over(self, answer: Answer) -> None:
+        super()._hand_over(answer)
         if self._fault is None:
             self._note_answer()
 
-    def _send_last(self, response: Any) -> None:
-        outcome = _outcome(response)
-        super()._send_last(response)
-        if response is not None and outcome == "ok":
+    def _send_last(self, answer: Answer | None) -> None:
+        outcome = _outcome(answer)
+        super()._send_last(answer)
+        if answer is not None and outcome == "ok":
             self._note_answer()
         self._meters.count("requests_total", outcome=outcome)
 
@@ -51,8 +51,8 @@ class MeteredRequest(Request):
             self._meters.observe("first_chunk_seconds", (now_ns() - self.arrived_ns) / 1e9)
 
 
-def _outcome(response: Any) -> str:
+def _outcome(answer: Answer | None) -> str:
     """The code of the error that a last response is, or ok."""
-    if response is None or not response.has_error():
+    if answer is None or not answer.native.has_error():
         return "ok"
-    return from_text(response.error().message()).code
+    return from_text(answer.native.error().message()).code

@@ -6,7 +6,8 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,25 @@ _CODES: dict[type[StageError], str] = {
 }
 POLL_INTERVAL_S = 0.25
 """Asking the server whether a caller is gone takes a tenth of a millisecond for each request."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, and its tensors until it is sent.
+
+    The stub drops outputs that the caller did not ask for, and while it does so it does not hold
+    Python's lock: were those the last references, two threads would be in the allocator at once,
+    and some minutes later the stub dies of it, or the whole server.
+    """
+
+    native: Any
+    tensors: Sequence[Any] = ()
+
+    @classmethod
+    def of(cls, outputs: Mapping[str, NDArray[Any]]) -> "Answer":
+        """Of named outputs."""
+        tensors = to_tensors(outputs)
+        return cls(pb_utils.InferenceResponse(tensors), tensors)
 
 
 class Request:
@@ -134,61 +154,58 @@ class Request:
 
         StageFailed when the server has not taken this one, or an earlier one.
         """
-        response = pb_utils.InferenceResponse(to_tensors(outputs))
+        answer = Answer.of(outputs)
         with self._sending:
             if not self._open:
                 return
-            self._post(partial(self._hand_over, response))
+            self._post(partial(self._hand_over, answer))
         if self._fault is not None:
             raise StageFailed(f"a response could not be sent: {self._fault}") from self._fault
 
-    def _hand_over(self, response: Any) -> None:
+    def _hand_over(self, answer: Answer) -> None:
         try:
-            self._sender.send(response)
+            self._sender.send(answer.native)
         except pb_utils.TritonModelException as fault:
             self._fault = fault
 
     def finish(self, outputs: Mapping[str, NDArray[Any]] | None = None) -> None:
         """End it, with a last response where `outputs` are given; ignored if it has ended."""
-        if outputs is None:
-            self._end(None)
-        else:
-            self._end(pb_utils.InferenceResponse(to_tensors(outputs)))
+        self._end(None if outputs is None else Answer.of(outputs))
 
     def acknowledge(self) -> None:
         """End it with a response without tensors."""
-        self._end(pb_utils.InferenceResponse([]))
+        self._end(Answer.of({}))
 
     def fail(self, error: StageError) -> None:
         """End it with an error, which others may be ended with too; ignored if it has ended."""
         self._end(self._refusal(error))
 
-    def _refusal(self, error: StageError) -> Any:
+    def _refusal(self, error: StageError) -> Answer:
         wire = copy.copy(error).at(self.stage, self.turn).to_wire()
         code = getattr(pb_utils.TritonError, _CODES.get(type(error), "INTERNAL"))
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(wire, code))
+        return Answer(pb_utils.InferenceResponse(error=pb_utils.TritonError(wire, code)))
 
-    def _end(self, response: Any) -> None:
+    def _end(self, answer: Answer | None) -> None:
         with self._sending:
             if not self._open:
                 return
             self._open = False
-            self._post(partial(self._hand_over_last, response))
+            self._post(partial(self._hand_over_last, answer))
 
-    def _hand_over_last(self, response: Any) -> None:
+    def _hand_over_last(self, answer: Answer | None) -> None:
         try:
-            self._send_last(response)
+            self._send_last(answer)
         except pb_utils.TritonModelException as fault:
             self._end_after(fault)
         finally:
             self._on_end(self)
 
-    def _send_last(self, response: Any) -> None:
+    def _send_last(self, answer: Answer | None) -> None:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if response is None:
+        if answer is None:
             self._sender.send(flags=final)
         else:
-            self._sender.send(response, flags=final)
+            self._sender.send(answer.native, flags=final)
 
     def _end_after(self, fault: Exception) -> None:
         """The server did not take the last response: a small error goes instead."""

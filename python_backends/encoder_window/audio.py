@@ -10,6 +10,13 @@ TOLERATED_PEAK = 2.0
 """Sound that overshoots full scale a little stays as it is; above this it is an integer format."""
 
 INTEGER_FULL_SCALES = (2**15, 2**23, 2**31)
+QUIETEST_INTEGERS = 256.0
+"""Peak that even whispered 16 bit speech passes. Below it, samples that are not whole numbers are a
+mix far too loud; as integers they would be silence, and a caller would be heard as nobody."""
+
+BYTE_CENTRE, BYTE_OFFSET = 128, 64
+"""Where unsigned bytes are centred, and how far off their mean may be."""
+
 SILENCE_DBFS = -60.0
 LEVEL_FRAME = 480
 """Samples of the 30 ms frames in which loudness is looked for."""
@@ -81,10 +88,11 @@ def _to_full_scale(sound: NDArray[np.float32]) -> NDArray[np.float32]:
     peak = max(-low, high)
     if peak <= TOLERATED_PEAK:
         return sound
-    if low >= 0 and high <= 255:
-        return (sound - np.float32(128)) / np.float32(128)
+    if low >= 0 and high <= 255 and abs(float(sound.mean()) - BYTE_CENTRE) < BYTE_OFFSET:
+        return (sound - np.float32(BYTE_CENTRE)) / np.float32(BYTE_CENTRE)
+    is_integer = peak >= QUIETEST_INTEGERS or np.array_equal(sound, np.rint(sound))
     for scale in INTEGER_FULL_SCALES:
-        if peak <= scale:
+        if is_integer and peak <= scale:
             return sound / np.float32(scale)
     raise InvalidInput(
         f"AUDIO peaks at {peak:.3g}; full scale is 1, or that of 8, 16, 24 or 32 bit integers"

@@ -29,8 +29,10 @@ class Work:
     built: Any = None
     """Features, between build and pass."""
 
+    build_start_s: float = 0.0
+    build_end_s: float = 0.0
     ready_s: float = 0.0
-    """When its features were ready."""
+    """When the loop knew that its features were ready."""
 
     @property
     def bucket(self) -> Hashable:
@@ -56,6 +58,13 @@ class Member:
     def running(self) -> bool:
         """It is in a pass, which cannot be interrupted."""
         return self.work is not None and self.work.state is State.RUNNING
+
+    def note_build(self) -> None:
+        """Add the part of the build that it has waited for; who joined later waited for none."""
+        assert self.work is not None
+        began_s, ended_s = max(self.work.build_start_s, self.joined_s), self.work.build_end_s
+        if began_s <= ended_s:
+            self.clip.note(self, "build", began_s, ended_s)
 
 
 @dataclass(eq=False)

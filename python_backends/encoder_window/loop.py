@@ -142,9 +142,7 @@ class EncodeLoop:
             self._end([(work, outcome)])
             return
         work.built, work.state, work.ready_s = outcome.values, State.READY, self._clock()
-        for member in self._works.members(work):
-            began_s = max(outcome.start_s, member.joined_s)
-            member.clip.note(member, "build", began_s, outcome.end_s)
+        work.build_start_s, work.build_end_s = outcome.start_s, outcome.end_s
         self._window.ready(work, work.bucket, work.ready_s, work.window.cost)
 
     def _patience_s(self) -> float | None:
@@ -157,8 +155,9 @@ class EncodeLoop:
         return max(least, deadline - self._clock())
 
     def _release(self) -> None:
-        """Let a batch leave if one may. Clips whose callers are gone leave alone: those next in
-        line first, the others while the batch runs, since asking the server takes its time."""
+        """Let a batch leave if one may. Clips whose callers are gone leave alone. Asking the server
+        takes its time, so the loop asks while it waits for features or for a pass, and again about
+        those next in line, whom it has not asked about lately."""
         if self._running is not None:
             return
         self._drop_deserted(
@@ -167,6 +166,7 @@ class EncodeLoop:
         if self._window.oldest_since is None:
             self._paused_at = 0.0
             self._answer_held()
+            self._drop_deserted(self._clips)
             return
         batch = self._next_batch(self._clock())
         if batch is not None:
@@ -193,16 +193,18 @@ class EncodeLoop:
         return self._window.release(now, free_since=self._free_since, limit=limit)
 
     def _start(self, batch: Release[Hashable, Work]) -> None:
+        """Begin a pass, and write down meanwhile what was before it."""
         now = self._clock()
         self._running, self._released_at = batch, now
+        self._workers.encode(batch)
         for work in batch.items:
             work.state = State.RUNNING
             for member in self._works.members(work):
+                member.note_build()
                 self._note_queue(member, batch, now)
                 self._meters.observe("window_seconds", now - max(work.ready_s, member.joined_s))
                 self._begin(member.clip, now)
         self._meters.count("releases_total", reason=str(batch.reason))
-        self._workers.encode(batch)
 
     def _begin(self, clip: Clip, now: float) -> None:
         """The first pass for it has started."""

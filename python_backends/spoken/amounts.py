@@ -24,17 +24,33 @@ def _with_unit(found: re.Match[str]) -> str:
     return f"{number} {UNITS[unit][number != '1']}"
 
 
+def _money_range(found: re.Match[str]) -> str:
+    """A dash between spaces leads up in a range, and down where something is taken away."""
+    low, high = (float(number.replace(",", "")) for number in (found[2], found[4]))
+    return f"{found[1]}{found[2]}{found[3]} to " if low < high else found[0]
+
+
 _SIGNS = "".join(CURRENCIES)
+_SAME_UNIT_TWICE = (
+    r"(\d\s?((?![xyz]\b)(?:%|[A-Za-z]{1,12}[²³]?)))\s?-\s?"
+    rf"(?={NUMBER}\s?\2(?![\w²³/]|[^.!?]{{0,20}}=))"
+)
+"""10% - 20%, 5 kg - 10 kg: a dash between equal units is a range, unless it is in a formula."""
+
 _LARGE_WORD = r"\s(?:thousand|million|billion|trillion)"
 
 say_amounts = Rules(
     (
-        # Money: €2bn, US$5, 5 €, ₽5, -$5, $5-$10
+        # Money: €2bn, US$5, 5 €, ₽5, $5 - $10 (but $10 - $5), -$5, $5-$10
         (rf"([$£€]{NUMBER})\s?bn\b", r"\1 billion"),
         (rf"\b({any_of(COUNTRIES)})\$\s?({NUMBER})({_LARGE_WORD})?", _foreign_dollars),
         (rf"(?<![\w$£€.,])({NUMBER})\s?([$£€¥₹₩])(?!\d)", r"\2\1"),
         (rf"([{_SIGNS}])\s?({NUMBER})", lambda m: f"{m[2]} {CURRENCIES[m[1]]}"),
         (rf"({NUMBER})\s?([{_SIGNS}])", lambda m: f"{m[1]} {CURRENCIES[m[2]]}"),
+        (
+            rf"([$£€])({NUMBER})([kKmMB]?) - (?=\1({NUMBER})\3(?![\w.,]*\w|[^.!?]{{0,20}}=))",
+            _money_range,
+        ),
         (r"(?<!\w)-\s?(?=[$£€]\d)", "minus "),
         (r"(?<=[\dkKmMB])\s?-\s?(?=[$£€]\d)", " to "),
         (rf"([$£€])({NUMBER})\s?-\s?(?=\d)", r"\2 to \1"),
@@ -42,11 +58,12 @@ say_amounts = Rules(
         (r"(?<=\d)\s?([aApP])[mM]\b(?!\.)", lambda m: f" {m[1].upper()}.M."),
         (r"(?<![\w.-])(\d{1,2})\s?-\s?(?=\d{1,2}(?::\d\d)?\s?[AaPp]\.?[Mm])", r"\1 to "),
         (r"(\d:\d\d(?:\s?[AaPp]\.?[Mm]\.?)?|\d [AP]\.M\.)\s?-\s?(?=\d)", r"\1 to "),
-        # Ranges: 20°C-25°C, Jan. 5-7, 5-10%, 1.5-2.5, 5-10 before a full stop, 3:1, ~5
+        # Ranges: 20°C-25°C, Jan. 5-7, 5-10%, 1.5-2.5, 10% - 20%, 5-10 before a full stop, 3:1, ~5
         (r"(°[CF]?)\s?-\s?(?=\d)", r"\1 to "),
         (rf"\b({any_of(MONTHS)})(\.? \d{{1,2}})\s?-\s?(?=\d{{1,2}}\b)", r"\1\2 to "),
         (r"(?<![\w.-])(\d+(?:\.\d+)?%?)-(?=\d+(?:\.\d+)?%)", r"\1 to "),
         (r"(?<![\w.-])(\d+\.\d+)\s?-\s?(?=\d)(?![\d.]*-)", r"\1 to "),
+        (_SAME_UNIT_TWICE, r"\1 to "),
         (r"(?<![\w.-])(\d{1,4})-(?=\d{1,4}\.(?:\s|$))", r"\1 to "),
         (r"(?<![\d:])(\d{1,2}):(?=\d(?![\d:]))", r"\1 to "),
         (r"(?<!\S)~\s?(?=[$£€]?\d)", "about "),

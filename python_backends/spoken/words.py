@@ -11,6 +11,7 @@ from python_backends.spoken.markdown import plain
 from python_backends.spoken.numbers import say_numbers
 from python_backends.spoken.punctuation import pauses
 from python_backends.spoken.rules import Rules
+from python_backends.spoken.streets import say_streets
 from python_backends.spoken.tables import ABBREVIATIONS
 from python_backends.spoken.telephones import say_telephones
 
@@ -25,6 +26,6 @@ def spoken_text(written: str) -> str:
     """
     text = say_addresses(readable(plain(written)))
     if any(map(str.isdigit, text)):
-        text = say_amounts(say_numbers(say_telephones(text)))
+        text = say_amounts(say_numbers(say_streets(say_telephones(text))))
     words = pauses(_say_abbreviations(text))
     return words if any(map(str.isalnum, words)) else ""

@@ -16,7 +16,7 @@ from loadtest.stages.flow_graphs import (
     lock_violations,
     step_violations,
 )
-from loadtest.stages.flow_pieces import MIXED, Piece, evaluation_times, pieces, serve
+from loadtest.stages.flow_pieces import EQUAL, MIXED, Piece, evaluation_times, pieces, serve
 from python_backends.diffusion_lock.chunks import VocoderInput
 from python_backends.diffusion_lock.graphs import FlowGraphs
 from python_backends.diffusion_lock.sharing import MODES
@@ -46,10 +46,10 @@ def graphs() -> Graphs:
 
 
 def decoded(
-    graphs: Graphs, mode: str, max_batch: int, gap_s: float
+    graphs: Graphs, mode: str, max_batch: int, gap_s: float, keys: str = MIXED
 ) -> tuple[list[Piece], list[StepCall]]:
     """Pieces of several steps, solvers and lengths that come one after the other."""
-    given = pieces(MIXED, COUNT, seed=3)
+    given = pieces(keys, COUNT, seed=3)
     for number, one in enumerate(given):
         one.at_s = gap_s * number
     graphs.calls.clear()
@@ -73,6 +73,7 @@ def alone(graphs: Graphs) -> list[Frames]:
 def test_a_piece_is_the_same_as_alone(
     graphs: Graphs, alone: list[Frames], mode: str, gap_s: float
 ) -> None:
+    """Public case C13: steps, solvers and lengths in one crowd; a locked call never mixes them."""
     given, calls = decoded(graphs, mode, 4, gap_s)
     assert max(len(call.rows) for call in calls) > 1, "nobody shared a call"
     expected = [evaluation_times(one.key) for one in given if one.key is not None]
@@ -80,6 +81,21 @@ def test_a_piece_is_the_same_as_alone(
     assert (lock_violations(calls) == 0) == (mode == "lock")
     for one, single in zip(frames_of(given), alone, strict=True):
         np.testing.assert_allclose(one, single, atol=TOLERANCE)
+
+
+def test_with_room_for_eight_a_piece_is_what_it_is_with_room_for_one(
+    graphs: Graphs,
+) -> None:
+    """Public case C16: within a tolerance in company, since other shapes round otherwise; to the
+    last bit where a call has one row, whatever room there was."""
+    together, calls = decoded(graphs, "lock", 8, 0.0, EQUAL)
+    assert len(calls[0].rows) == 8
+    runs = [decoded(graphs, "lock", room, 1000.0, EQUAL) for room in (1, 8)]
+    assert all(len(call.rows) == 1 for _, calls in runs for call in calls)
+    (one_room, eight_rooms) = (frames_of(given) for given, _ in runs)
+    for one, other, crowded in zip(one_room, eight_rooms, frames_of(together), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(crowded, one, atol=TOLERANCE)
 
 
 def test_interleaved_pieces_sound_as_they_do_alone(graphs: Graphs, alone: list[Frames]) -> None:

@@ -54,6 +54,29 @@ def test_every_constant_product_is_rewritten_and_no_other(graph: onnx.ModelProto
     assert [node.op_type for node in graph.graph.node].count("MatMul") == 3
 
 
+def test_a_weight_that_another_operator_uses_too_stays_for_it(weight: Floats) -> None:
+    made = Graph("tied")
+    made.input("X", FLOAT, ["B", IN])
+    made.op("MatMul", "X", made.weight("w", weight), out="Y")
+    made.op("Gather", made.weight("w", weight), made.ints(3), out="row")
+    made.output("Y", FLOAT, ["B", OUT])
+    made.output("row", FLOAT, [1, OUT])
+    session = onnxruntime.InferenceSession(
+        int8_rows(made.model(opset=17, ir_version=9)).SerializeToString()
+    )
+    (row,) = session.run(["row"], {"X": normal(2, IN)})
+    np.testing.assert_array_equal(row[0], weight[3])
+
+
+def test_what_is_no_matrix_has_no_columns_and_is_left_as_it_is() -> None:
+    made = Graph("stack")
+    made.input("X", FLOAT, [2, 3, IN])
+    made.op("MatMul", "X", made.weight("stack", normal(2, IN, OUT)), out="Y")
+    made.output("Y", FLOAT, [2, 3, OUT])
+    kinds = [node.op_type for node in int8_rows(made.model(opset=17, ir_version=9)).graph.node]
+    assert kinds == ["MatMul"]
+
+
 def test_a_product_is_near_the_fp32_one(graph: onnx.ModelProto, weight: Floats) -> None:
     x = normal(2, 5, IN)
     y, again, _ = run(int8_rows(graph), x)

@@ -96,6 +96,7 @@ def in_torch(module: torch.nn.Module, inputs: dict[str, Array]) -> Array:
 def test_the_condition_graph_equals_torch(
     condition: Graph, batch: int, phonemes: int, ticks: int
 ) -> None:
+    """Public case I2."""
     inputs = said(batch, phonemes, ticks)
     (found,) = condition(**inputs)
     expected = in_torch(weights.load_flow().condition, inputs)
@@ -106,15 +107,20 @@ def test_the_condition_graph_equals_torch(
     ("batch", "frames"), [(1, 1), (1, 2), (2, 33), (16, 2), (16, 101), (1, 1600)]
 )
 def test_the_velocity_graph_equals_torch(step: Graph, batch: int, frames: int) -> None:
+    """Public case I2: least, odd and most frames."""
     inputs = state(batch, frames)
     (found,) = step(**inputs)
     np.testing.assert_allclose(found, in_torch(weights.load_flow(), inputs), atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 37, 60])
-def test_a_row_has_the_same_velocity_alone_and_padded(step: Graph, frames: int) -> None:
+@pytest.mark.parametrize("longest", [90, 70])
+def test_a_row_has_the_same_velocity_alone_and_padded(
+    step: Graph, frames: int, longest: int
+) -> None:
+    """Public case C3: also where every row is shorter than the batch is wide."""
     inputs = state(3, 90)
-    inputs["LENGTH"] = np.array([[90], [frames], [5]])
+    inputs["LENGTH"] = np.array([[longest], [frames], [5]])
     (together,) = step(**inputs)
     alone = {name: array[1:2] for name, array in inputs.items()}
     alone["X"], alone["CONDITION"] = alone["X"][:, :frames], alone["CONDITION"][:, :frames]

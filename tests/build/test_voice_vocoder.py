@@ -67,10 +67,13 @@ def by_hibari(vocoder: Vocoder, inputs: dict[str, Array]) -> Array:
     return np.asarray(dsp.synth(*parts, f0, GivenNoise()).reshape(-1, HOP)[INNER])
 
 
-@pytest.mark.parametrize(("batch", "frames"), [(1, 11), (2, 12), (8, 11), (8, 53), (1, 400)])
+@pytest.mark.parametrize(
+    ("batch", "frames"), [(1, 11), (2, 12), (8, 11), (8, 53), (1, 400), (1, 1610)]
+)
 def test_the_graph_equals_torch(
     session: onnxruntime.InferenceSession, vocoder: Vocoder, batch: int, frames: int
 ) -> None:
+    """Public case I2: least, odd and most frames, context included; and batches against rows."""
     rows = [utterance(frames, seed) for seed in range(batch)]
     inputs = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     speech, rate = session.run(None, inputs)
@@ -80,6 +83,19 @@ def test_the_graph_equals_torch(
     np.testing.assert_allclose(speech, in_torch(vocoder, inputs), atol=2e-3)
     alone, _ = session.run(None, rows[-1])
     np.testing.assert_allclose(speech[-1:], alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [0, 1, 100, 1e6, 1e30])
+def test_whatever_finite_frames_come_the_sound_is_finite(
+    session: onnxruntime.InferenceSession, scale: float
+) -> None:
+    """Public case I1: nothing checks the sound behind the vocoder, so it must not be able to be
+    worse than its frames, which the stage before it does check."""
+    inputs = utterance(30)
+    inputs["LATENT"] = (scale * np.sign(inputs["LATENT"])).astype(np.float32)
+    speech, _ = session.run(None, inputs)
+    assert np.isfinite(speech).all()
+    assert np.sqrt(np.mean(speech**2)) > 1e-4
 
 
 def test_a_voiced_piece_sounds_as_hibari_makes_it(vocoder: Vocoder) -> None:
@@ -113,6 +129,7 @@ def test_a_partly_voiced_piece_sounds_as_hibari_makes_it_away_from_the_edges_of_
 def test_chunks_with_context_join_to_the_sound_of_the_whole_piece(
     session: onnxruntime.InferenceSession, chunk: int
 ) -> None:
+    """Public case I3: the context is what the graph looks at."""
     whole = utterance(75)
     expected, _ = session.run(None, whole)
     joined = []

@@ -80,18 +80,38 @@ def cross(hidden: torch.Tensor, request: pytest.FixtureRequest) -> Context:
 
 @pytest.mark.parametrize(
     ("batch", "frames"),
-    [(1, 2), (2, 30), (8, 50), (3, 1500), pytest.param(1, 3000, marks=pytest.mark.full)],
+    [
+        *((1, 1), (1, 2), (1, 3), (2, 30), (2, 31), (8, 50), (1, 1499), (3, 1500)),
+        pytest.param(1, 3000, marks=pytest.mark.full),
+    ],
 )
 def test_the_encoder_graph_gives_the_states_of_the_module(
     encoder: Encoder, batch: int, frames: int
 ) -> None:
+    """Public cases B6 and I2: half as many states as frames, rounded up."""
     mel = np.random.default_rng(0).standard_normal((batch, 80, frames)).astype(np.float32)
     graph = open_graph(REPOSITORY / "asr_encoder/1/portable.onnx")
     (states,) = graph.run(["HIDDEN"], {"MEL": mel})
     with torch.no_grad():
         expected = encoder(torch.from_numpy(mel)).numpy()
-    assert states.shape == (batch, frames // 2, 384)
+    assert states.shape == (batch, -(-frames // 2), 384)
     np.testing.assert_allclose(states, expected, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("graph_name", ["model.onnx", "portable.onnx"])
+def test_a_window_has_the_same_states_among_eight_as_alone(graph_name: str) -> None:
+    """Public case C16: to the last bit in a batch of one, within float32's rounding in company."""
+    mel = np.random.default_rng(1).standard_normal((8, 80, 200)).astype(np.float32)
+    graph = open_graph(REPOSITORY / "asr_encoder/1" / graph_name)
+
+    def states(rows: Any) -> Any:
+        return graph.run(["HIDDEN"], {"MEL": rows})[0]
+
+    together = states(mel)
+    for row in range(8):
+        alone = states(mel[row : row + 1])
+        np.testing.assert_array_equal(alone, states(mel[row : row + 1]))
+        np.testing.assert_allclose(together[row], alone[0], atol=2e-4, rtol=1e-4)
 
 
 def test_admission_gives_the_cross_keys_and_values_of_every_layer(
@@ -170,7 +190,10 @@ class Rows:
 def test_short_windows_say_the_same_before_beside_and_after_a_long_one(
     graph: str, alone: list[list[int]], hidden: torch.Tensor, long_hidden: torch.Tensor
 ) -> None:
-    """They are decoded in the narrow pools, in the wide ones, are moved, and widened once more."""
+    """They are decoded in the narrow pools, in the wide ones, are moved, and widened once more.
+
+    Public case C4: whole token sequences, not only their ends.
+    """
     rows = Rows(graph)
     for states in hidden:
         rows.join(states)
@@ -225,7 +248,7 @@ def test_silence_is_told_where_whisper_tells_it(
 
 
 def test_a_row_is_filled_to_its_last_position_and_no_further(hidden: torch.Tensor) -> None:
-    """Whisper has 448 positions; one more would be looked up beside its table."""
+    """Public case B9: Whisper has 448; one more would be looked up beside its table."""
     engine = Rows("model.onnx").engine
     whole = np.array(PROMPT + [400] * (CAPACITY - 3), np.int64)
     context = {"HIDDEN": hidden[0].numpy()}
@@ -264,7 +287,7 @@ def test_what_people_do_repeat_is_no_loop(heard: str) -> None:
 
 
 def test_a_window_in_which_whisper_loops_is_cut_to_one_round(encoder: Encoder) -> None:
-    """Three seconds without the padding that shows Whisper the end."""
+    """Public case B1: three seconds without the padding that shows Whisper the end."""
     sound = soundfile.read(SAMPLES / "order-4.wav", dtype="float32")[0]
     with torch.no_grad():
         states = encoder(torch.from_numpy(log_mel(sound[: 300 * 160], 300)[None]))[0]
@@ -291,6 +314,7 @@ def test_what_whisper_repeats_is_cut_to_one_round(phrase: str) -> None:
 
 
 def test_generation_settings_name_the_tokens_of_the_tokenizer() -> None:
+    """Public case B7."""
     settings = weights.generation()
     assert settings["prompt"] == PROMPT
     assert settings["end"] == END

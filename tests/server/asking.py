@@ -1,5 +1,6 @@
-"""Asking `think` of a running server, without the client's package."""
+"""Asking a running server without the client's own calls: `think`, and requests made by hand."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2_grpc
 
+from client.responses import TurnChunk, TurnReader
 from python_backends import wire
 
 Ask = service_pb2_grpc.GRPCInferenceServiceStub
@@ -54,3 +56,16 @@ def ask(
         if wire.is_final(message.infer_response):
             break
     return said
+
+
+def chunks_of(stub: Ask, request: Any) -> list[TurnChunk]:
+    """All chunks that answer a request of `turn` or `speak`, whatever id it bears, even none."""
+    reader = TurnReader(request.id)
+    found = []
+    for message in stub.ModelStreamInfer(iter([request])):
+        if (chunk := reader.take(message, time.monotonic_ns())) is not None:
+            found.append(chunk)
+        if reader.finals:
+            break
+    reader.close()
+    return found

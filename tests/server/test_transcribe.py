@@ -19,6 +19,7 @@ from python_backends.encoder_window.mel import log_mel
 from python_backends.errors import InvalidInput
 from tests import clips
 from tests.server.conftest import Served
+from tests.server.sounds import NO_SPEECH, noise
 
 pytestmark = pytest.mark.server
 
@@ -97,6 +98,7 @@ def test_concurrent_recordings_share_encoder_passes(client: TurnClient) -> None:
 
 
 def test_sound_without_samples_is_refused(client: TurnClient) -> None:
+    """Public case A1, its length 0."""
     with pytest.raises(InvalidInput, match="no samples"):
         client.transcribe(np.zeros(0, np.float32))
 
@@ -108,17 +110,29 @@ def test_sound_that_is_not_finite_is_refused(client: TurnClient) -> None:
         client.transcribe(sound)
 
 
-def test_floats_in_the_range_of_int16_are_heard(client: TurnClient) -> None:
-    sound = audio.read(SAMPLES / "order-3.wav")
-    assert client.transcribe(sound * 32768).text == "Do you have pizza?"
+INTEGERS = {
+    "16 bits": lambda sound: sound * 2**15,
+    "24 bits": lambda sound: sound * 2**23,
+    "32 bits": lambda sound: sound * 2**31,
+    "8 bits, centred at 128": lambda sound: np.round(sound * 127 + 128),
+}
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_that_came_as_floats_are_heard(client: TurnClient, kind: str) -> None:
+    """Public case A12."""
+    sound = INTEGERS[kind](audio.read(SAMPLES / "order-3.wav")).astype(np.float32)
+    assert client.transcribe(sound).text == "Do you have pizza?"
 
 
 def test_more_than_a_minute_is_refused_with_the_limit(client: TurnClient) -> None:
+    """Public cases A6 and B3: too long is said, and nothing is cut off in silence."""
     with pytest.raises(InvalidInput, match=r"61(\.0+)? s.*60|60.*61(\.0+)? s"):
         client.transcribe(np.zeros(61 * 16_000, np.float32))
 
 
 def test_a_stereo_file_at_another_rate_is_heard(client: TurnClient, tmp_path: Path) -> None:
+    """Public case A12, its 24 bits."""
     sound = audio.read(SAMPLES / "order-1.wav")
     stereo = np.stack([audio.resample(sound, 16_000, 44_100)] * 2, axis=1)
     soundfile.write(tmp_path / "order.wav", stereo, 44_100, subtype="PCM_24")
@@ -128,6 +142,7 @@ def test_a_stereo_file_at_another_rate_is_heard(client: TurnClient, tmp_path: Pa
 
 
 def test_clips_shorter_than_an_analysis_window_do_no_harm(client: TurnClient) -> None:
+    """Public case A1."""
     sound = audio.read(SAMPLES / "order-3.wav")
     tiny = [sound[:count] for count in (1, 2, 159, 160, 199, 200, 201, 399, 400, 401)]
     with ThreadPoolExecutor(len(tiny) + 1) as pool:
@@ -136,87 +151,54 @@ def test_clips_shorter_than_an_analysis_window_do_no_harm(client: TurnClient) ->
     assert all(answer.text == "" for answer in answers[:-1])
 
 
-def test_silence_is_heard_as_nothing(client: TurnClient) -> None:
-    answer = client.transcribe(np.zeros(12 * 16_000, np.float32))
+@pytest.mark.parametrize("seconds", [6.64, 12])
+def test_silence_is_heard_as_nothing(client: TurnClient, seconds: float) -> None:
+    """Public cases A3 and B1."""
+    answer = client.transcribe(np.zeros(round(seconds * 16_000), np.float32))
     assert (answer.text, answer.status) == ("", "no_speech")
-
-
-def noise(seconds: int) -> Floats:
-    """White noise at -60 dBFS."""
-    draw = np.random.default_rng(seconds).standard_normal(seconds * 16_000)
-    return (1e-3 * draw).astype(np.float32)
 
 
 @pytest.mark.parametrize("seconds", [1, 6, 30])
 def test_faint_noise_is_heard_as_nothing(client: TurnClient, seconds: int) -> None:
-    """Whisper alone says "you" to a second of it, and " . . . ." to half a minute."""
+    """Public case B1: Whisper alone says "you" to a second of it, " . . . ." to half a minute."""
     answer = client.transcribe(noise(seconds))
     assert (answer.text, answer.status) == ("", "no_speech")
 
 
-def plucked(pitches_hz: list[float], seconds: float) -> Floats:
-    """Strings plucked one after the other (Karplus and Strong), 0.25 s each."""
-    random = np.random.default_rng(1)
-    sound = np.zeros(round(seconds * 16_000), np.float32)
-    for number, start in enumerate(range(0, sound.size - 4_000, 4_000)):
-        period = round(16_000 / pitches_hz[number % len(pitches_hz)])
-        line = random.uniform(-0.4, 0.4, period)
-        for at in range(start, start + 4_000):
-            sound[at] = line[at % period]
-            line[at % period] = 0.498 * (line[at % period] + line[(at + 1) % period])
-    return sound
-
-
-def chord(seconds: float) -> Floats:
-    """An organ's C major, swelling and fading as hold music does."""
-    time_s = np.arange(round(seconds * 16_000)) / 16_000
-    tones = (np.sin(2 * np.pi * hz * n * time_s) / n for hz in (262, 330, 392) for n in (1, 2, 3))
-    return (0.08 * sum(tones) * (1 + np.sin(2 * np.pi * 0.5 * time_s))).astype(np.float32)
-
-
-def pink(seconds: float) -> Floats:
-    """Pink noise at -20 dBFS."""
-    spectrum = np.fft.rfft(np.random.default_rng(2).standard_normal(round(seconds * 16_000)))
-    sound = np.fft.irfft(spectrum / np.sqrt(np.maximum(1, np.arange(spectrum.size))))
-    return (0.1 * sound / sound.std()).astype(np.float32)
-
-
-def tones(seconds: float, *frequencies_hz: float) -> Floats:
-    """Steady ones, together."""
-    time_s = np.arange(round(seconds * 16_000)) / 16_000
-    together = sum(np.sin(2 * np.pi * hz * time_s) for hz in frequencies_hz)
-    return (0.2 * together).astype(np.float32)
-
-
-NO_SPEECH: dict[str, Floats] = {
-    "white noise": 100 * noise(6),
-    "pink noise": pink(10),
-    "a chord": chord(10),
-    "plucked strings": plucked([262, 330, 392, 523], 10),
-    "a tone": tones(6, 440),
-    "a high tone": tones(20, 3000),
-    "a dial tone": tones(6, 350, 440),
-    "hum": (0.2 * np.sign(np.sin(2 * np.pi * 50 * np.arange(6 * 16_000) / 16_000))).astype(
-        np.float32
-    ),
-}
-
-
 @pytest.mark.parametrize("kind", NO_SPEECH)
 def test_loud_noise_and_music_are_heard_as_nothing(client: TurnClient, kind: str) -> None:
+    """Public case A4, of hearing alone."""
     answer = client.transcribe(NO_SPEECH[kind])
     assert (answer.text, answer.status) == ("", "no_speech")
 
 
 @pytest.mark.parametrize("level", [0, 1], ids=["silence", "faint noise"])
 def test_what_follows_speech_adds_no_word_to_it(client: TurnClient, level: int) -> None:
+    """Public case B1: 25 s behind the last word."""
     for sound in (audio.read(clips.jfk()[0]), audio.read(SAMPLES / "order-1.wav")):
         heard = client.transcribe(np.concatenate([sound, level * noise(25)]))
         assert words(heard.text) == words(client.transcribe(sound).text)
         assert heard.status == "stop"
 
 
+def test_speech_behind_half_a_minute_of_silence_is_heard(client: TurnClient) -> None:
+    """Public case B8: its first window is silence alone."""
+    sound = audio.read(SAMPLES / "order-3.wav")
+    late = np.concatenate([np.zeros(35 * 16_000, np.float32), sound])
+    assert client.transcribe(late).text == "Do you have pizza?"
+
+
+@pytest.mark.full
+def test_a_sonnet_of_53_seconds_is_heard_to_its_last_line(client: TurnClient) -> None:
+    """Public case B3."""
+    path, text = clips.sonnet()
+    heard = words(client.transcribe(audio.read(path)).text)
+    assert heard[-3:] == ["grave", "and", "thee"]
+    assert error_rate([text], [" ".join(heard)]) < 25
+
+
 def test_speech_beyond_thirty_seconds_is_heard_to_its_end(client: TurnClient) -> None:
+    """Public case B3."""
     sounds = [sound for sound, _ in spoken()]
     pause = np.zeros(8_000, np.float32)
     long = np.concatenate([part for sound in sounds for part in (sound, pause)])

@@ -14,12 +14,15 @@ import pytest
 from client import audio
 from client.conversation import Conversation
 from client.record import TurnRecord
+from client.requests import turn_request
 from client.responses import TurnChunk, join_pieces
 from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
 from python_backends.errors import Cancelled, InvalidInput, StageError
+from tests.server.asking import asking, chunks_of
 from tests.server.conftest import Served
+from tests.server.sounds import NO_SPEECH
 
 pytestmark = pytest.mark.server
 
@@ -136,23 +139,42 @@ def test_eight_turns_at_once_say_what_each_says_alone(client: TurnClient) -> Non
     assert together == alone
 
 
-def test_turns_of_one_id_or_none_are_kept_apart(client: TurnClient) -> None:
-    sounds = [audio.read(path) for path in ORDERS[:3]]
+@pytest.mark.parametrize("turn_id", ["1", ""])
+def test_turns_of_one_id_or_none_are_kept_apart(
+    served: Served, client: TurnClient, turn_id: str
+) -> None:
+    """Public case C15."""
+    sounds = [audio.read(path) for path in [*ORDERS, *ORDERS[:3]]]
+    alone = [list(client.turn(one, options=GREEDY)) for one in sounds]
 
-    def heard(one: audio.Floats) -> str:
-        first, *_ = client.turn(one, turn_id="1")
-        return first.heard
+    def said(one: audio.Floats) -> list[TurnChunk]:
+        request = turn_request(one, (), turn_id="replaced", session_id=None, options=GREEDY)
+        request.id = turn_id
+        with asking(served.grpc_address) as stub:
+            return chunks_of(stub, request)
 
-    with ThreadPoolExecutor(3) as pool:
-        texts = list(pool.map(heard, sounds))
-    assert ["cheeseburgers" in text for text in texts] == [True, False, False]
-    assert "pizza" in texts[2]
+    with ThreadPoolExecutor(len(sounds)) as pool:
+        together = list(pool.map(said, sounds))
+    for one, other in zip(alone, together, strict=True):
+        assert (one[0].heard, reply(one)) == (other[0].heard, reply(other))
+        assert sound(one).shape == sound(other).shape
+        assert np.abs(sound(one) - sound(other)).max() < 1e-4
 
 
 def test_silence_is_answered_with_one_piece_without_sound(client: TurnClient) -> None:
     chunks = list(client.turn(np.zeros(16_000, np.float32)))
     assert [chunk.speech.size for chunk in chunks] == [0]
     assert (chunks[0].heard, chunks[0].status) == ("", "no_speech")
+
+
+@pytest.mark.parametrize("kind", NO_SPEECH)
+def test_noise_and_music_are_answered_with_one_piece_without_sound(
+    client: TurnClient, kind: str
+) -> None:
+    """Public case A4, through the whole ensemble."""
+    chunks = list(client.turn(NO_SPEECH[kind]))
+    assert [chunk.speech.size for chunk in chunks] == [0]
+    assert (chunks[0].heard, chunks[0].text, chunks[0].status) == ("", "", "no_speech")
 
 
 def test_a_cancelled_client_stops_every_stage(served: Served, client: TurnClient) -> None:

@@ -1,6 +1,8 @@
 """Recordings of every form come in as float32 mono 16 kHz, or are refused with a reason."""
 
+import os
 import struct
+import tracemalloc
 import wave
 from pathlib import Path
 
@@ -19,9 +21,9 @@ def tone(rate_hz: int, seconds: float = 0.5, hz: float = 440.0) -> audio.Floats:
     return (0.5 * np.sin(2 * np.pi * hz * at)).astype(np.float32)
 
 
-def pitch_hz(sound: audio.Floats) -> float:
+def pitch_hz(sound: audio.Floats, rate_hz: int = audio.HEARD_RATE_HZ) -> float:
     spectrum = np.abs(np.fft.rfft(sound * np.hanning(len(sound))))
-    return float(spectrum.argmax()) * audio.HEARD_RATE_HZ / len(sound)
+    return float(spectrum.argmax()) * rate_hz / len(sound)
 
 
 def with_data_size(path: Path, size: int) -> None:
@@ -38,6 +40,16 @@ def test_any_rate_keeps_length_and_pitch(tmp_path: Path, rate_hz: int) -> None:
     assert heard.dtype == np.float32
     assert abs(len(heard) - 8_000) <= 1
     assert pitch_hz(heard) == pytest.approx(440, abs=3)
+
+
+@pytest.mark.parametrize("to_hz", [8_000, 16_000, 24_000, 44_100, 48_000])
+def test_speech_at_any_rate_keeps_length_and_pitch(tmp_path: Path, to_hz: int) -> None:
+    """Public case I7: what comes at 24 kHz, asked for at another rate, and from a file of it."""
+    sound = audio.resample(tone(24_000), 24_000, to_hz)
+    assert len(sound) == pytest.approx(to_hz / 2, abs=1)
+    assert pitch_hz(sound, to_hz) == pytest.approx(440, abs=3)
+    audio.write(tmp_path / "a.wav", sound, to_hz)
+    assert pitch_hz(audio.read(tmp_path / "a.wav")) == pytest.approx(440, abs=3)
 
 
 def test_stereo_in_24_bits_at_44_khz_is_averaged_to_mono(tmp_path: Path) -> None:
@@ -72,6 +84,7 @@ def test_a_format_is_told_by_content_not_by_name(tmp_path: Path) -> None:
 def test_a_streamed_wav_has_as_many_samples_as_it_has_bytes(
     tmp_path: Path, size: int, subtype: str
 ) -> None:
+    """Public case A8, on the way in."""
     soundfile.write(tmp_path / "a.wav", tone(16_000), 16_000, subtype=subtype)
     whole = audio.read(tmp_path / "a.wav")
     with_data_size(tmp_path / "a.wav", size)
@@ -127,6 +140,27 @@ def test_a_streamed_wav_of_sixty_one_seconds_is_refused(tmp_path: Path) -> None:
         audio.read(tmp_path / "a.wav")
 
 
+@pytest.mark.parametrize("size", [20 * 60 * 88_200, *STREAMED_SIZES])
+def test_twenty_minutes_are_refused_before_they_are_read(tmp_path: Path, size: int) -> None:
+    """Public case A6; the file is a hole behind a header, whatever size that states."""
+    path, most_bytes = tmp_path / "a.wav", 16 << 20
+    soundfile.write(path, np.zeros(1, np.float32), 44_100)
+    head = path.stat().st_size - 2
+    with path.open("r+b") as file:
+        os.truncate(file.fileno(), head + 20 * 60 * 88_200)
+        file.seek(head)
+        file.write(b"\x01\x02" * 44_100)  # a stated size of 0 must not look like empty chunks
+    with_data_size(path, size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match=r"\d+\.00 s long; at most 60 s") as refused:
+            audio.read(path)
+        assert tracemalloc.get_traced_memory()[1] < most_bytes
+    finally:
+        tracemalloc.stop()
+    assert "1200.00 s" in refused.value.message
+
+
 def test_sixty_seconds_are_accepted(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(60 * 8_000, np.float32), 8_000)
     assert len(audio.read(tmp_path / "a.wav")) == 60 * 16_000
@@ -155,6 +189,13 @@ def test_what_is_no_audio_is_refused(tmp_path: Path, content: bytes, reason: str
         audio.read(tmp_path / "a.wav")
 
 
+def test_mp3_is_refused_since_it_may_be_cut_short(tmp_path: Path) -> None:
+    """Of a public recording of a minute (silero-vad's test.mp3) libsndfile gives 2.5 s."""
+    soundfile.write(tmp_path / "a.mp3", tone(16_000), 16_000)
+    with pytest.raises(InvalidInput, match=r"a.mp3 is MP3, which may be cut short; wav, flac"):
+        audio.read(tmp_path / "a.mp3")
+
+
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
         audio.read(tmp_path / "nowhere.wav")
@@ -169,6 +210,7 @@ def test_one_sample_at_a_high_rate_is_still_a_sound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("samples", [0, 1, 24_001])
 def test_a_written_wav_counts_exactly_its_samples(tmp_path: Path, samples: int) -> None:
+    """Public case A8, on the way out."""
     path = tmp_path / "deep" / "a.wav"
     audio.write(path, tone(24_000, 2)[:samples], 24_000)
     with wave.open(str(path)) as file:

@@ -1,5 +1,6 @@
 """What `make bench-engine` makes of measured numbers: made up here, so that each can fail."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -253,6 +254,17 @@ def test_an_unmet_target_is_unmet_and_every_target_can_be_measured() -> None:
         found = BENCH.result({"all": Found(met | {name: wrong})})["met"]
         assert [unmet for unmet, is_met in found.items() if not is_met] == [name]
     assert list(BENCH.experiments) == ["steps", "gap", "served", "beside", "engines", "reuse"]
+
+
+def test_what_was_measured_is_written_although_it_cannot_be_drawn(tmp_path: Path) -> None:
+    def undrawable(detail: object, folder: Path) -> list[Path]:
+        raise KeyError("cells")
+
+    experiments = {"one": lambda folder, rounds, progress: Found({"ms": 2.0})}
+    bench = replace(BENCH, name="broken", experiments=experiments, targets={}, draw=undrawable)
+    with pytest.raises(KeyError, match="cells"):
+        bench.main(["--out", str(tmp_path)])
+    assert json.loads((tmp_path / "broken.json").read_text())["summary"] == {"ms": 2.0}
 
 
 def test_every_target_names_a_figure_of_an_experiment() -> None:

@@ -27,6 +27,7 @@ def test_ours_are_held_to_the_peer_that_was_fastest_in_its_median_round() -> Non
     assert found["hearing_shipped_by_ctranslate2"] == 2.0
     assert found["hearing_3000_frames_by_ctranslate2"] == 1.0
     assert found["hearing_ctranslate2_4x1_per_s"] == 3.9
+    assert {name for name in hearing.TARGETS if name.startswith("hearing_")} < found.keys()
 
 
 def test_word_errors_are_counted_over_all_words_not_over_recordings() -> None:
@@ -44,6 +45,9 @@ def test_encoders_are_compared_on_each_corpus_and_on_all_words_together() -> Non
     }
     found = hearing.encoder_figures(texts, heard)
     assert found["wer_clean_int8"] == 25.0
+    by_peers = {name for name in hearing.TARGETS if name.startswith("wer_")}
+    assert by_peers
+    assert by_peers <= found.keys()
     assert found["wer_all_int8_minus_fp32_points"] == pytest.approx(100 / 6)
     assert found["wer_all_int8_minus_ctranslate2_points"] == pytest.approx(-100 / 6)
 
@@ -114,6 +118,21 @@ def test_an_archive_is_fetched_once_and_known_by_its_digest(archive: Path) -> No
     assert clips.member("said.txt").read_text() == "hello"
     with pytest.raises(DownloadFailed, match="is not in clips 1"):
         clips.member("unsaid.txt")
+
+
+def test_two_who_fetch_at_once_get_the_same(archive: Path) -> None:
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+
+    class Late(Copied):
+        """While it is unpacked here, another process is ready first."""
+
+        def _unpack(self, archive: Path, target: Path) -> None:
+            Copied("clips", "1", digest, "MIT", str(archive)).folder()
+            super()._unpack(archive, target)
+
+    late = Late("clips", "1", digest, "MIT", str(archive))
+    assert late.member("said.txt").read_text() == "hello"
+    assert [path.name for path in late.folder().parent.iterdir()] == ["clips-1"]
 
 
 def test_another_archive_of_that_name_is_refused_and_nothing_is_kept(

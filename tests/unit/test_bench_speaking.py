@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from loadtest.downloads import CACHE_VARIABLE
 from loadtest.sources import source
+from loadtest.stages import bound, hearing, served_modes
+from loadtest.stages.__main__ import BENCH
 from loadtest.stages.encoder import Policy
 from loadtest.stages.flow import ARRIVALS, REQUESTS
 from loadtest.stages.flow_pieces import KEYS, MODES
+from loadtest.stages.onnx_cost import KINDS, Cost
 from loadtest.stages.plots import PICTURES, draw, speaking, window
 from loadtest.stages.reheard import Heard, distance_db, misheard, sentences, word_error_rate
+from loadtest.stages.roofline import Ceilings, Point
 from loadtest.stages.speaking import TARGETS, Readings, reading_figures, told
 from loadtest.stages.speaking_paces import (
     CROWDS,
@@ -43,9 +47,8 @@ def tone(gain: float, hz: float = 440.0) -> NDArray[np.float32]:
 
 
 def spoken(first_audio_s: float, seconds: float, sound_s: float) -> Spoken:
-    return Spoken(
-        first_audio_s, seconds, np.zeros(round(sound_s * RATE_HZ), np.float32), RATE_HZ, ()
-    )
+    sound = np.zeros(round(sound_s * RATE_HZ), np.float32)
+    return Spoken(first_audio_s, seconds, sound, RATE_HZ, passes=())
 
 
 def lone(slow_rounds: tuple[float, ...] = (1.0,)) -> Lone:
@@ -148,14 +151,6 @@ def test_figures_of_what_is_heard_are_of_each_number_of_steps() -> None:
     assert "speaking_distance_db_16_steps" not in figures
 
 
-def test_without_a_listener_nothing_is_said_of_words() -> None:
-    deaf = readings()
-    deaf.heard.clear()
-    figures = reading_figures(deaf)
-    assert [figures[f"speaking_wer_{steps}_steps"] for steps in STEPS] == [None] * len(STEPS)
-    assert figures["speaking_distance_db_2_steps"] == 1
-
-
 def test_what_is_shipped_is_measured_and_every_target_is_a_figure() -> None:
     assert SHIPPED in STEPS
     figures = lone_figures(lone()) | crowd_figures(crowds(), lone()) | reading_figures(readings())
@@ -189,24 +184,48 @@ def window_detail() -> dict[str, Any]:
     }
 
 
+def served_modes_detail() -> dict[str, Any]:
+    cell = {"p50_ms": 1.0, "p95_ms": 2.0, "sentences_per_s": 3.0}
+    where = product(MODES, KEYS, served_modes.REQUESTS)
+    return {"cells": {f"{mode}_{keys}_n{n}": cell for mode, keys, n in where}}
+
+
+def hearing_detail() -> dict[str, Any]:
+    return {"utterances_per_s": {name: [4.0, 5.0] for name in (*hearing.OURS, *hearing.POOLS)}}
+
+
+def encoders_detail() -> dict[str, Any]:
+    contestants = (*hearing.CONFIGS, hearing.CTRANSLATE2)
+    return {"orders_5_db": {"words": 300, "wer": dict.fromkeys(contestants, 7.0)}}
+
+
+def bound_detail() -> dict[str, Any]:
+    ceilings = Ceilings(dict.fromkeys(KINDS, 1e11), 3e10, 8e10, 32_000_000)
+    point = Point(Cost(Counter({KINDS[0]: 10**9}), 10**6), 0.02, ceilings)
+    return {"graphs": {"vad": bound.told(point, {})}, "ceilings": bound.ceilings_told(ceilings)}
+
+
 def test_pictures_are_drawn_of_what_was_run_alone(tmp_path: Path) -> None:
     all_of_them = {
-        "speaking": told(lone(), crowds(), readings()),
+        "bound": bound_detail(),
+        "encoders": encoders_detail(),
         "flow": flow_detail(),
+        "hearing": hearing_detail(),
+        "served_modes": served_modes_detail(),
+        "speaking": told(lone(), crowds(), readings()),
         "window": window_detail(),
     }
     assert all_of_them.keys() == PICTURES.keys()
+    assert PICTURES.keys() < BENCH.experiments.keys()
     assert draw({"flow_device": {}}, tmp_path) == []
     assert draw({"flow": flow_detail(), "other": {}}, tmp_path) == [tmp_path / "flow.png"]
     drawn = draw(all_of_them, tmp_path)
-    assert [path.read_bytes()[:4] for path in drawn] == [b"\x89PNG"] * 3
+    assert [path.read_bytes()[:4] for path in drawn] == [b"\x89PNG"] * len(PICTURES)
 
 
-def test_the_voice_is_drawn_as_far_as_it_was_heard() -> None:
-    deaf = readings()
-    deaf.heard.clear()
-    lines = [len(speaking(told(lone(), crowds(), one)).axes[2].lines) for one in (readings(), deaf)]
-    assert lines[0] == lines[1] + 1
+def test_words_misheard_are_drawn_in_percent() -> None:
+    (errors,) = speaking(told(lone(), crowds(), readings())).axes[2].lines
+    assert np.asarray(errors.get_ydata()) == pytest.approx([100 / 10, 100 / 18, 100 / 34, 100 / 66])
 
 
 def test_crowds_are_drawn_from_small_to_large() -> None:

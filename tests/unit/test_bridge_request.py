@@ -1,6 +1,8 @@
 """A request is answered any number of times and ended exactly once, whatever happens."""
 
 import threading
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,32 @@ def test_a_finished_request_ignores_whatever_comes_after() -> None:
         late()
     assert (len(sender.responses), sender.finals, ended) == (2, 1, [request])
     assert not request.is_open
+
+
+class Pruning(fakes.InferenceResponseSender):
+    """Drops the tensors of a response that is sent, as the stub does with those that nobody asked
+    for, and notes whether they were still held by somebody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[bool] = []
+
+    def send(self, response: fakes.InferenceResponse | None = None, flags: int = 0) -> None:
+        super().send(response, flags)
+        if response is not None:
+            dropped = [weakref.ref(tensor) for tensor in response.output_tensors()]
+            response.output_tensors().clear()
+            self.held.append(all(one() is not None for one in dropped))
+
+
+@pytest.mark.parametrize("end", [Request.send, Request.finish])
+def test_the_stub_never_drops_the_last_reference_to_an_output(
+    end: Callable[[Request, dict[str, Any]], None],
+) -> None:
+    native = fakes.arriving({})
+    native.sender = Pruning()
+    end(Request(native, "think", lambda request: None), OUT | {"Z": np.zeros(1)})
+    assert native.sender.held == [True]
 
 
 def test_a_request_may_end_without_a_last_response() -> None:

@@ -7,11 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from client.__main__ import main
 from client.commands import DEFAULT_SAMPLE, SAMPLES
-from tests.unit.fake_triton import Message, failure, message, serving, texts, two_pieces
+from tests.unit.fake_triton import (
+    Message,
+    chunk,
+    end,
+    failure,
+    message,
+    serving,
+    texts,
+    two_pieces,
+)
 
 
 def heard(request: Any, context: Any) -> Iterator[Message]:
@@ -66,6 +76,28 @@ def test_speak_writes_a_wav(tmp_path: Path) -> None:
         assert main(["speak", "Hello there.", "--server", address, "--out", str(out)]) == 0
     with wave.open(str(out)) as sound:
         assert sound.getnframes() == 90
+
+
+@pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 48_000])
+def test_a_wav_has_the_rate_that_came_with_the_sound(tmp_path: Path, rate_hz: int) -> None:
+    """Public case I7; a first part without sound says nothing about the rate."""
+
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        silent = b"silent" in request.raw_input_contents[0]
+        only = chunk(request, 0, 0, 7 if silent else 3)
+        for place, output in enumerate(only.infer_response.outputs):
+            if output.name == "SAMPLE_RATE":
+                raw = np.array([[rate_hz]], np.int32).tobytes()
+                only.infer_response.raw_output_contents[place] = raw
+        yield only
+        yield end(request)
+
+    out = tmp_path / "speech.wav"
+    with serving(script) as (_, address):
+        text = f"This part is silent{' indeed' * 21}. {'Hello there. ' * 9}"
+        assert main(["speak", text, "--server", address, "--out", str(out)]) == 0
+    with wave.open(str(out)) as sound:
+        assert (sound.getframerate(), sound.getnframes()) == (rate_hz, 30)
 
 
 def test_a_long_text_is_spoken_in_parts_whose_sounds_follow_each_other(tmp_path: Path) -> None:

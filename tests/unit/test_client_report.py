@@ -151,6 +151,9 @@ def test_words_are_compared_as_they_are_spoken() -> None:
         ("$1", "one dollar"),
         ("$2.01", "two dollars and one cent"),
         ("$5.00", "five dollars"),
+        ("$0.50", "fifty cents"),
+        ("$0", "zero dollars"),
+        ("$1,200.00", "1200 dollars"),
         ("cost $ 5", "cost five"),
     ],
 )

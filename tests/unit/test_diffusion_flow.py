@@ -32,6 +32,7 @@ def test_speech_leaves_without_its_breath() -> None:
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [(BREATH, 0), (49, LATENT), (30, LATENT + 1)])
 def test_one_value_that_is_not_finite_is_an_error(wrong: float, place: tuple[int, int]) -> None:
+    """Public case I1."""
     broken = frames()
     broken[place] = wrong
     assert "not finite" in str(spoken(broken, score()))
@@ -39,6 +40,7 @@ def test_one_value_that_is_not_finite_is_an_error(wrong: float, place: tuple[int
 
 @pytest.mark.parametrize(("rms", "is_speech"), [(0.0, False), (0.9, False), (1.1, True)])
 def test_latents_near_zero_are_an_error(rms: float, is_speech: bool) -> None:
+    """Public case I1."""
     found = spoken(frames(rms * QUIETEST_RMS), score())
     assert isinstance(found, StageFailed) != is_speech
 

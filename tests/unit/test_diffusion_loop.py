@@ -53,6 +53,7 @@ def test_concurrent_pieces_of_one_key_share_every_call(stage: Stage) -> None:
 
 
 def test_voices_share_a_batch_and_each_row_is_told_its_own(stage: Stage) -> None:
+    """Public case C11."""
     stage.hold()
     senders = [stage.send(90, voice=voice) for voice in ("alto", "baritone")]
     stage.settle()
@@ -73,6 +74,7 @@ def test_a_shortcut_is_told_to_the_decoder_and_one_not_learnt_is_refused(stage: 
 
 
 def test_a_batch_never_mixes_steps_solvers_or_lengths_and_each_equals_alone(locked: Stage) -> None:
+    """Public case C13."""
     wishes = [
         {"frames": frames, "steps": steps, "solver": solver}
         for frames in (40, 120)

@@ -45,6 +45,7 @@ def test_the_last_bucket_is_no_longer_than_the_limit() -> None:
 def test_prosody_that_cannot_be_spoken_is_refused(
     rows: list[tuple[int, int, int]], message: str
 ) -> None:
+    """Public case H9."""
     with pytest.raises(InvalidInput, match=message):
         to_score(prosody(*rows), 1600)
 

@@ -6,7 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fakes import MODELS, InferenceResponseSender
+from python_backends.speech import CHANNELS
+from tests.fakes import (
+    MODELS,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceResponseSender,
+    answer,
+)
 from tests.unit.acoustic_stage import (
     DEAF_PHONEME,
     LAST,
@@ -22,6 +29,8 @@ from tests.unit.acoustic_stage import (
 )
 
 __all__ = ["locked", "stage"]
+
+EMPTY_PHONEME = 104
 
 
 def test_pieces_of_a_turn_leave_in_order(stage: Stage) -> None:
@@ -57,6 +66,7 @@ def test_a_turn_id_may_be_used_again_after_an_unfinished_turn(stage: Stage) -> N
 
 
 def test_two_whole_turns_of_one_id_do_not_disturb_each_other(stage: Stage) -> None:
+    """Public case C15."""
     stage.hold()
     pair = [stage.send(40, piece=(0, LAST), turn="1", seed=seed) for seed in (1, 2)]
     stage.settle()
@@ -76,6 +86,7 @@ def test_two_whole_turns_of_one_id_do_not_disturb_each_other(stage: Stage) -> No
 def test_a_bad_member_fails_alone_and_is_never_silent(
     stage: Stage, phoneme: int, message: str
 ) -> None:
+    """Public case I1."""
     stage.hold()
     good = [stage.send(40, seed=k) for k in range(3)]
     bad = stage.send(inputs={"PROSODY": np.array([[[phoneme, 40, 3]]], np.int32)})
@@ -86,6 +97,27 @@ def test_a_bad_member_fails_alone_and_is_never_silent(
     assert all(sender.error() == "" for sender in good)
     alone = latents(stage.send(40, seed=1))
     assert np.abs(latents(good[1]) - alone).max() < 1e-6
+
+
+def test_a_decoder_that_gives_no_frames_fails_that_piece_alone(stage: Stage) -> None:
+    """Public case H9."""
+
+    def without_frames(request: InferenceRequest) -> InferenceResponse:
+        given = request.values()
+        if (np.round(given["CONDITION"]) == EMPTY_PHONEME).any():
+            return answer(VELOCITY=np.zeros((len(given["X"]), 0, CHANNELS), np.float32))
+        return stage.flow.step(request)
+
+    MODELS["acoustic_step"] = without_frames
+    stage.hold()
+    good = [stage.send(40, seed=k) for k in range(3)]
+    bad = stage.send(40, phoneme=EMPTY_PHONEME)
+    stage.settle()
+    stage.flow.open.set()
+    assert "code=STAGE_FAILED" in bad.error()
+    assert "answered VELOCITY [1, 0, 66]" in bad.error()
+    assert all(sender.error() == "" for sender in good)
+    assert stage.send(40).error() == ""
 
 
 def test_a_failed_piece_takes_its_turn_along_and_nobody_else(stage: Stage) -> None:
@@ -102,6 +134,7 @@ def test_a_failed_piece_takes_its_turn_along_and_nobody_else(stage: Stage) -> No
 
 
 def test_too_long_a_piece_is_refused_in_seconds_and_its_turn_ends(stage: Stage) -> None:
+    """Public case H8."""
     stage.hold()
     waiting = stage.send(40, piece=(0, 0), turn="t")
     long = stage.send(1601, piece=(1, LAST), turn="t")

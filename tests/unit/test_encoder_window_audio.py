@@ -46,11 +46,13 @@ def test_too_long_audio_is_refused_with_the_limit_and_its_length() -> None:
 
 @pytest.mark.parametrize("scale", [2**15 - 1, 2**15, 2**23 - 1, 2**31])
 def test_integer_samples_sent_as_floats_are_brought_to_full_scale_one(scale: int) -> None:
+    """Public case A12."""
     sound = tone(0.5, amplitude=1)
     assert np.abs(checked((sound * scale)[None], 60) - sound).max() < 1e-4
 
 
 def test_unsigned_bytes_centred_at_128_are_brought_to_full_scale_one() -> None:
+    """Public case A12."""
     sound = tone(0.5)
     sent = np.round(sound * 128 + 128).astype(np.float32)
     assert np.abs(checked(sent[None], 60) - sound).max() < 0.01
@@ -59,6 +61,20 @@ def test_unsigned_bytes_centred_at_128_are_brought_to_full_scale_one() -> None:
 def test_a_little_overshoot_is_left_as_it_is() -> None:
     sound = tone(0.1, amplitude=1.5)
     assert (checked(sound[None], 60) == sound).all()
+
+
+@pytest.mark.parametrize("peak", [2.1, 3, 10, 255])
+def test_a_mix_far_too_loud_is_refused_and_not_taken_for_quiet_integers(peak: float) -> None:
+    """Public case A12: divided by 32768, it would be heard as silence."""
+    with pytest.raises(InvalidInput, match=r"peaks at .*; full scale is 1"):
+        checked((tone(0.5, amplitude=1) * np.float32(peak))[None], 60)
+
+
+@pytest.mark.parametrize("low", [-3, 0])
+def test_the_silence_of_integers_is_silence(low: int) -> None:
+    """Public case A12: a microphone's last bits, with and without negative ones; not bytes."""
+    bits = np.random.default_rng(0).integers(low, 4, RATE).astype(np.float32)
+    assert is_silent(checked(bits[None], 60))
 
 
 def test_peaks_beyond_every_integer_format_are_refused() -> None:
@@ -139,6 +155,7 @@ def test_one_click_in_silence_is_sound() -> None:
 
 @pytest.mark.parametrize("samples", [1, 2, 159, 160, 199, 200, 201, 399, 400, 401])
 def test_clips_of_a_few_samples_make_one_window(samples: int) -> None:
+    """Public case A1."""
     (window,) = to_windows(tone(1)[:samples], 0)
     assert (window.start, window.end, window.frames) == (0, samples, 1500)
 
@@ -211,6 +228,18 @@ def test_a_word_at_the_very_limit_is_not_cut() -> None:
 def test_sound_without_any_pause_loses_and_doubles_nothing() -> None:
     sound = tone(59.9)
     assert (np.concatenate([window.sound for window in to_windows(sound, 0)]) == sound).all()
+
+
+def test_a_minute_with_early_pauses_is_three_windows_in_order() -> None:
+    """Public case C7, its front: the pauses at 25.5 and 51 s are the quietest places."""
+    sound = np.random.default_rng(4).normal(0, 0.1, 60 * RATE).astype(np.float32)
+    for pause_s in (25.5, 51):
+        sound[round(pause_s * RATE) :][: RATE // 5] = 0
+    first, second, third = to_windows(sound, 0)
+    assert [w.frames for w in (first, second, third)] == [3000, 3000, 1500]
+    assert first.end == second.start == pytest.approx(25.6 * RATE, abs=RATE // 10)
+    assert second.end == third.start == pytest.approx(51.1 * RATE, abs=RATE // 10)
+    assert third.end == 60 * RATE
 
 
 def test_silence_is_cut_as_late_as_possible() -> None:

@@ -153,6 +153,7 @@ def test_requests_that_come_while_the_encoder_runs_leave_together(stage: Stage) 
 
 
 def test_a_batch_has_one_shape_bucket_and_everybody_gets_their_own_states(stage: Stage) -> None:
+    """Public case C1."""
     stage.hold()
     clips = [noise(1 + 5 * k, amplitude=0.1 * (k + 1), seed=k) for k in range(5)]
     others = [stage.send(clip, f"t{k}") for k, clip in enumerate(clips)]
@@ -185,6 +186,7 @@ def test_padding_of_the_shorter_window_is_zero(stage: Stage) -> None:
 
 
 def test_silence_is_answered_without_the_encoder(stage: Stage) -> None:
+    """Public case A3."""
     (outputs,) = stage.send(np.zeros(3 * RATE, np.float32)).values()
     assert outputs["VALID"].tolist() == [[0]]
     assert outputs["NO_SPEECH"].tolist() == [[1.0]]
@@ -277,6 +279,7 @@ def test_states_that_are_not_finite_are_the_error_of_their_own_window(stage: Sta
 
 @pytest.mark.parametrize("samples", [0, 1, 2, 159, 160, 199, 200, 201, 399, 400, 401])
 def test_a_clip_of_a_few_samples_leaves_its_neighbours_in_peace(stage: Stage, samples: int) -> None:
+    """Public case A1."""
     stage.hold()
     speech = stage.send(noise(3, seed=1), "speech")
     tiny = stage.send(noise(1, seed=2)[:samples], "tiny")
@@ -451,6 +454,37 @@ def test_a_caller_who_has_left_is_dropped_before_encoding(stage: Stage) -> None:
     stage.encoder.open.set()
     assert "code=CANCELLED" in gone.error()
     assert len(stage.encoder.batches) == 1
+
+
+def test_a_caller_who_leaves_while_features_are_made_is_answered_before_they_are(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a lone caller's pass need not wait for the question whether the caller is there."""
+    going_on = threading.Event()
+
+    def held(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+        assert going_on.wait(WAIT_S)
+        return log_mel(sound, frames)
+
+    monkeypatch.setattr(whisper, "log_mel", held)
+    gone = arriving({"AUDIO": noise(1)[None]}, request_id="gone")
+    gone.sender.cancelled = True
+    stage.model.execute([gone])
+    assert "code=CANCELLED" in gone.sender.error()
+    going_on.set()
+    assert stage.send(noise(2), "next").error() == ""
+    assert [shape[0] for shape in stage.encoder.batches] == [1]
+
+
+def test_who_joins_a_sound_that_is_built_has_waited_for_no_build(stage: Stage) -> None:
+    stage.hold()
+    first = stage.send(noise(2), "first")
+    stage.until_waiting(1)
+    second = stage.send(noise(2), "second")
+    stage.until_shared(1)
+    stage.encoder.open.set()
+    told = [[span["what"] for span in spans(one.values()[0])] for one in (first, second)]
+    assert told == [["build", "queue", "compute"], ["queue", "compute"]]
 
 
 def test_more_than_max_waiting_requests_are_refused_with_a_time_to_come_back(stage: Stage) -> None:

@@ -92,6 +92,7 @@ def test_sound_of_thirty_seconds_and_one_sample_is_two_windows_each_equal_to_the
 
 @pytest.mark.parametrize("samples", [1, 16_000, 232_000, 232_001, 480_000, 480_001])
 def test_states_are_half_of_the_frames_and_frames_cover_the_sound(samples: int) -> None:
+    """Public case B6."""
     for window in to_windows(noise(samples), 0):
         assert 2 * window.states == (0 if window.silent else window.frames)
         assert len(window.sound) <= window.frames * HOP

@@ -25,6 +25,14 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["language", "reference_audio", "speed", "guidance"])
+@pytest.mark.parametrize("value", ["en", "", 0, 2, 0.5])
+def test_a_choice_that_these_weights_do_not_offer_is_refused_by_name(name: str, value: Any) -> None:
+    """Public cases A13, B7, B8 and C13: never taken and ignored."""
+    with pytest.raises(InvalidInput, match=f"unknown parameter '{name}'; known: max_tokens"):
+        Options.parse({name: value})
+
+
 def test_no_parameters_are_the_defaults() -> None:
     assert Options.from_json("") == Options.from_json("{}") == Options()
 

@@ -129,6 +129,7 @@ def heard(native: fakes.InferenceRequest) -> tuple[str, str]:
 
 
 def test_windows_are_joined_in_order_and_silent_ones_left_out() -> None:
+    """Public case C7."""
     request = windows("two", "", "burgers", "please")
     assert served(request).lengths == []
     assert heard(request) == ("two burgers please", "stop")
@@ -164,6 +165,7 @@ def test_two_doubtful_windows_of_one_request_are_both_heard_again() -> None:
     ids=["more states than given", "more windows", "longer than a window", "no span", "NaN"],
 )
 def test_windows_that_do_not_fit_fail_alone(wrong: dict[str, NDArray[Any]]) -> None:
+    """Public cases B6 and C9."""
     well, ill = windows("two", "burgers"), windows("two", **wrong)
     served(well, ill)
     assert "code=INVALID_INPUT" in ill.sender.error()
@@ -171,6 +173,7 @@ def test_windows_that_do_not_fit_fail_alone(wrong: dict[str, NDArray[Any]]) -> N
 
 
 def test_a_loop_is_left_as_soon_as_it_is_one_and_its_window_heard_again() -> None:
+    """Public case B1."""
     request, engine = windows("two", "again"), EchoEngine()
     assert served(request, engine=engine).lengths == [16_000]
     assert heard(request) == ("two please", "stop")
@@ -204,6 +207,7 @@ def test_a_text_that_would_not_fit_its_row_is_refused_at_load(capacity: int, mos
 @pytest.mark.parametrize("most", [0, 1, 448, 2048])
 @pytest.mark.parametrize("prompt", [0, 223, 224, 225, 448, 2000])
 def test_a_prompt_and_its_text_fit_448_positions_or_are_refused(prompt: int, most: int) -> None:
+    """Public case B9."""
     settings = replace(SETTINGS, capacity=448, prefill_chunk=512, max_new_tokens=most)
     if 0 < prompt < 448 and 0 < most <= 448 - prompt + 1:
         assert len(task_of(settings, Encoder("two"), prompt).prompt) == prompt
