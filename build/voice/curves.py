@@ -16,7 +16,7 @@ _PANELS: Final = (
     ("flow_decoder", "flow decoder: squared error of the velocity", ("training", "held_out")),
     (
         "shortcut",
-        "shortcuts: squared distance from 16 steps",
+        "shortcuts: squared distance from 8 fine steps",
         ("euler_1", "shortcut_1", "euler_2", "shortcut_2", "euler_4", "shortcut_4"),
     ),
 )
@@ -48,6 +48,7 @@ def drawn(histories: Mapping[str, History]) -> bytes:
                 ]
                 axes.plot(*zip(*points, strict=True), label=curve.replace("_", " "), marker=".")
             axes.set(title=title, xlabel="step", yscale="log" if name == "shortcut" else "linear")
-            axes.legend()
+            axes.margins(y=0.3)
+            axes.legend(ncols=2)
             bare(axes)
         return png(figure)

@@ -58,6 +58,12 @@ _TENS: Final = [
     "ninety",
 ]
 
+_RESPELT: Final = (
+    (re.compile(r"\b(at|by|from|until) (\d{1,2})(\d\d)\b"), r"\1 \2 \3"),
+    (re.compile(r"\bDr\."), "Doctor"),
+    (re.compile(r"\bomelet\b"), "omelette"),
+)
+
 
 class Listener:
     """Hears 24 kHz speech of at most 30 s in a full 3000-frame window, greedily."""
@@ -111,6 +117,14 @@ def spoken(text: str) -> str:
     text = re.sub(r"\d+", lambda m: f" {number_words(int(m[0]))} ", text)
     words = re.sub(r"[^a-z' ]", " ", text.replace("\u2019", "'")).split()
     return " ".join("okay" if word == "ok" else word for word in words)
+
+
+def respelt(heard: str) -> str:
+    """What was heard, with other spellings of the same sounds as our sentences have them: times
+    without a colon ("at 945"), "Dr." and "omelet"."""
+    for pattern, instead in _RESPELT:
+        heard = pattern.sub(instead, heard)
+    return heard
 
 
 def number_words(number: int) -> str:

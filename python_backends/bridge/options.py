@@ -59,7 +59,7 @@ class Options:
     """The answer ends before any of these; sent as a JSON list of 1 to 4 strings."""
 
     speech_temperature: float = 0.3
-    """Of durations and pitch, 0 to 2."""
+    """Of durations and pitch, 0 to 1: hotter, words are misheard and nothing new is said."""
 
     seed: int = 0
     """Of every random draw of the turn."""
@@ -92,7 +92,7 @@ class Options:
         if not 0 < self.top_p <= 1:
             raise InvalidInput(f"top_p is {_shown(self.top_p)}; above 0, up to 1 is accepted")
         _within("repetition_penalty", self.repetition_penalty, 0.5, 2)
-        _within("speech_temperature", self.speech_temperature, 0, 2)
+        _within("speech_temperature", self.speech_temperature, 0, 1)
         _within("seed", self.seed, 0, MAX_SEED)
         _within("steps", self.steps, 0, 32)
         _within("min_frames", self.min_frames, 0, 3000)

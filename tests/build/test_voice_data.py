@@ -8,7 +8,7 @@ import pytest
 
 from build.voice.corpus import Basis, Statistics, pitch_tokens
 from build.voice.grammar import GRAMMAR, SHARES
-from build.voice.hearing import number_words, spoken
+from build.voice.hearing import number_words, respelt, spoken
 from build.voice.texts import MADE, MAX_CHARACTERS, expand, training_texts
 from build.voice.unseen import CASES, SENTENCES
 from python_backends.diffusion_lock.frames import frame_positions
@@ -62,6 +62,8 @@ def test_the_front_end_reads_prices_times_and_numbers_as_they_are_spelt_out() ->
         (17, "Your table is ready at 745.", True),
         (27, "You are number one hundred three in line.", True),
         (27, "You are number 130 in line.", False),
+        (45, "Table ate wants for waters.", False),
+        (45, "table 8 once for waters", True),
     ],
 )
 def test_a_number_is_heard_right_however_it_is_spelt(number: int, heard: str, right: bool) -> None:
@@ -121,3 +123,9 @@ def test_pitch_tokens_are_zero_where_most_of_a_phoneme_is_unvoiced() -> None:
 def test_numbers_are_compared_as_words(number: int, words: str) -> None:
     assert number_words(number) == words
     assert spoken(f"It\u2019s ${number}.50, OK?") == f"it's {words} dollars and fifty cents okay"
+
+
+def test_other_spellings_of_the_same_sounds_are_no_errors() -> None:
+    heard = "Dr. Chen had an omelet at 945, from 630 until 11, for 250 people."
+    said = "Doctor Chen had an omelette at 9 45, from 6 30 until 11, for 250 people."
+    assert respelt(heard) == said

@@ -17,7 +17,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_k": (1, 64),
     "repetition_penalty": (0.5, 2),
-    "speech_temperature": (0, 2),
+    "speech_temperature": (0, 1),
     "seed": (0, MAX_SEED),
     "steps": (0, 32),
     "min_frames": (0, 3000),
