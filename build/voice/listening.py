@@ -107,10 +107,10 @@ def spectrogram(sound: Sound) -> bytes:
     """A small picture of float32 [n] as PNG: time to the right, frequency up, louder is darker."""
     from matplotlib import image
 
-    window, hop = 512, 240
+    window, hop, step_db = 512, 480, 4
     frames = np.lib.stride_tricks.sliding_window_view(np.pad(sound, window), window)[::hop]
     power = np.abs(np.fft.rfft(frames * np.hanning(window))) ** 2
-    decibels = 10 * np.log10(power.T[::-1] + 1e-12)
+    decibels = step_db * np.round(10 / step_db * np.log10(power.T[::-1] + 1e-12))
     file = BytesIO()
     top = float(decibels.max())
     image.imsave(file, decibels, vmin=top - 80, vmax=top, cmap="gray_r", format="png")
