@@ -114,10 +114,7 @@ class Admission(nn.Module):
 
 def export_encoder(target: Path) -> None:
     """asr_encoder/1/model.onnx: products in int8, row by row (measured: `make bench-stages`)."""
-    with tempfile.TemporaryDirectory() as folder:
-        precise = Path(folder) / "encoder.onnx"
-        export_portable_encoder(precise)
-        onnx.save(int8_rows(onnx.load(precise)), target)
+    _save_int8_rows(export_portable_encoder, target)
 
 
 def export_portable_encoder(target: Path) -> None:
@@ -143,7 +140,11 @@ def export_portable(target: Path) -> None:
 
 
 def export_admission(target: Path) -> None:
-    """asr_decode_step/1/admit.onnx: HIDDEN [B, F, 384] -> ck{i}, cv{i} [B, 6, F, 64]."""
+    """asr_decode_step/1/admit.onnx: HIDDEN [B, F, 384] -> ck{i}, cv{i} [B, 6, F, 64], int8 rows."""
+    _save_int8_rows(_export_precise_admission, target)
+
+
+def _export_precise_admission(target: Path) -> None:
     sizes = weights.WhisperConfig()
     outputs = [f"c{side}{layer}" for layer in range(sizes.layers) for side in "kv"]
     export_native(
@@ -154,6 +155,14 @@ def export_admission(target: Path) -> None:
         outputs=outputs,
         dynamic={"HIDDEN": {0: "B", 1: "F"}} | {name: {0: "B", 2: "F"} for name in outputs},
     )
+
+
+def _save_int8_rows(export: Callable[[Path], None], target: Path) -> None:
+    """What `export` writes in fp32, with its products in int8."""
+    with tempfile.TemporaryDirectory() as folder:
+        precise = Path(folder) / "precise.onnx"
+        export(precise)
+        onnx.save(int8_rows(onnx.load(precise)), target)
 
 
 def export_generation(target: Path) -> None:
