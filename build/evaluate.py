@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from rich.progress import Progress
 
 from build.fetch import replacing
 from loadtest.load.runner import bars
-from loadtest.seed.figures import Target
+from loadtest.seed.figures import Target, at_least
 
 OUT: Final = Path(__file__).parents[1] / "out"
 ORDERS: Final = "build.smollm.evaluate"
@@ -42,13 +43,17 @@ def voice(progress: Progress) -> Found:
 
 
 def orders(progress: Progress) -> Found:
-    """The thinking half."""
+    """The thinking half: what it counts, by its names behind `orders_`."""
     if find_spec(ORDERS) is None:
         raise NotMeasured(f"there is no {ORDERS}")
-    from importlib import import_module
-
     module = import_module(ORDERS)
-    return module.evaluate_orders(progress), getattr(module, "TARGETS", {})
+    task = progress.add_task("orders", total=None, told="")
+    found = module.evaluate_orders(lambda _: progress.advance(task))
+    progress.update(task, total=1, completed=1)
+    counts = {key: value for key, value in found.items() if isinstance(value, int | float)}
+    told = {key: value for key, value in found.items() if key not in counts}
+    figures = {f"orders_{key}": float(value) for key, value in counts.items()}
+    return {**figures, "detail": told}, {"orders_right": at_least(module.ENOUGH)}
 
 
 def page(progress: Progress) -> Found:

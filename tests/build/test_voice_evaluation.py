@@ -1,10 +1,14 @@
 """What `make eval` measures with: noise, spreads, manners, stretched spectra; what it writes."""
 
+import sys
 from collections import Counter
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
-from rich.progress import Progress
 
 from build import evaluate
 from build.voice.evaluate import TARGETS
@@ -14,6 +18,7 @@ from build.voice.noisy_turns import KINDS, LEVELS_DB, TURNS, mixed, orders
 from build.voice.speaker import Speaker
 from build.voice.spread import POINTS, duration_spread, f0_of, f0_spread
 from build.voice.weights import stretched
+from loadtest.load.runner import bars
 from loadtest.seed.figures import at_least
 from python_backends.speech import BINS, CHANNELS, LATENT, VOICES
 
@@ -95,7 +100,25 @@ def test_what_is_written_is_flat_and_says_what_was_not_measured(
     }
     monkeypatch.setattr(evaluate, "ORDERS", "build.smollm.nowhere")
     with pytest.raises(evaluate.NotMeasured, match="nowhere"):
-        evaluate.orders(Progress())
+        evaluate.orders(bars())
+
+
+def test_orders_are_told_as_numbers_and_the_rest_as_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate_orders(progress: Callable[[str], None]) -> dict[str, Any]:
+        progress("an answer")
+        return {"right": 46, "turns_with_invented_items": 0, "held_out": [{"said": "x"}]}
+
+    other = ModuleType("orders_of_tests")
+    vars(other).update(evaluate_orders=evaluate_orders, ENOUGH=45, __spec__=ModuleSpec("x", None))
+    monkeypatch.setitem(sys.modules, "orders_of_tests", other)
+    monkeypatch.setattr(evaluate, "ORDERS", "orders_of_tests")
+    figures, targets = evaluate.orders(bars())
+    assert figures == {
+        "orders_right": 46.0,
+        "orders_turns_with_invented_items": 0.0,
+        "detail": {"held_out": [{"said": "x"}]},
+    }
+    assert targets["orders_right"].met(figures["orders_right"])
 
 
 def test_every_voice_has_its_targets() -> None:
