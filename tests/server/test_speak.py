@@ -17,6 +17,7 @@ from python_backends.errors import InvalidInput
 from python_backends.speech import VOICES
 from tests.server.asking import asking, chunks_of
 from tests.server.conftest import Served
+from tests.server.sounds import pitch_hz
 
 pytestmark = pytest.mark.server
 
@@ -37,15 +38,6 @@ def client(served: Served) -> Iterator[TurnClient]:
 
 def speech(chunks: list[TurnChunk]) -> audio.Floats:
     return np.concatenate([chunk.speech for chunk in chunks])
-
-
-def pitch_hz(sound: audio.Floats) -> float:
-    """Median F0 of the louder frames of 50 ms, by autocorrelation between 60 and 300 Hz."""
-    frames = np.lib.stride_tricks.sliding_window_view(sound, 1_200)[::600]
-    loud = frames[(power := (frames**2).mean(1)) > np.median(power)]
-    spectra = np.abs(np.fft.rfft(loud * np.hanning(1_200), 4_096, axis=1)) ** 2
-    likeness = np.fft.irfft(spectra, axis=1)[:, 80:401]
-    return float(24_000 / (80 + np.median(likeness.argmax(1))))
 
 
 def test_what_is_spoken_is_heard_again(client: TurnClient) -> None:

@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,10 @@ from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
 from python_backends.errors import Cancelled, InvalidInput, StageError
+from python_backends.speech import VOICES
 from tests.server.asking import asking, chunks_of
 from tests.server.conftest import Served
-from tests.server.sounds import NO_SPEECH
+from tests.server.sounds import NO_SPEECH, pitch_hz
 
 pytestmark = pytest.mark.server
 
@@ -83,6 +85,15 @@ def test_an_order_is_heard_answered_and_spoken(client: TurnClient) -> None:
     assert np.isfinite(spoken).all()
     heard = client.transcribe(audio.resample(spoken, 24_000, 16_000)).text
     assert word_error_rate(reply(chunks), heard) <= 0.1
+
+
+def test_a_turn_is_answered_in_the_voice_that_is_asked_for(client: TurnClient) -> None:
+    order = audio.read(ORDERS[0])
+    alto, baritone = (
+        list(client.turn(order, options=replace(GREEDY, voice=voice))) for voice in VOICES
+    )
+    assert reply(alto) == reply(baritone)
+    assert pitch_hz(sound(baritone)) < 0.75 * pitch_hz(sound(alto))
 
 
 def test_speech_starts_before_the_answer_has_been_thought_to_its_end(client: TurnClient) -> None:
