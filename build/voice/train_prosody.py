@@ -14,7 +14,7 @@ from build.voice.prosody_lm import ProsodyLM
 from build.voice.training import History, Recipe, Trainer
 from python_backends.speech import DURATIONS
 
-STEPS: Final = 2500
+STEPS: Final = 3000
 MORE_STEPS: Final = 2000
 """From weights that have been trained before."""
 

@@ -28,7 +28,7 @@ from build.voice.train_flow import (
 from build.voice.training import History, Recipe, Trainer
 from python_backends.diffusion_lock.solver import SHORTCUT, SHORTCUT_STEPS, stride
 
-STEPS: Final = 400
+STEPS: Final = 1200
 
 _BATCH: Final = 4
 _CROP_FRAMES: Final = 160
