@@ -50,7 +50,7 @@ def train(parts: Sequence[str], threads: int) -> None:
 
     torch.set_num_threads(threads)
     if not parts or "orders" in parts:
-        from build.smollm.probes import write_quality
+        from build.smollm.evaluate import write_quality
         from build.smollm.train_orders import train as train_orders
 
         train_orders()

@@ -34,9 +34,8 @@ from python_backends.ar_loop.orders import Order, any_of, items_in
 
 QUALITY = ADAPTERS.with_name("quality.json")
 
-_ABSENT = re.compile(
-    rf"\b({any_of([form.lower() for name in (*ABSENT, *HELD_OUT_ABSENT) for form in (name, plural(name))])})\b"
-)
+_ABSENT_NAMES = [name.lower() for name in (*ABSENT, *HELD_OUT_ABSENT)]
+_ABSENT = re.compile(rf"\b({any_of([*_ABSENT_NAMES, *map(plural, _ABSENT_NAMES)])})\b")
 _CHANGES = re.compile(rf"\b({any_of(CHANGES)})\b")
 
 Lines = Sequence[Line]
@@ -133,7 +132,7 @@ def evaluate_orders(progress: Callable[[str], None] = lambda _: None) -> dict[st
     held, held_without = with_lora.pop("held"), without.pop("held")
     own = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
     return {
-        **{name: value for name, value in with_lora.items()},
+        **with_lora,
         **{f"{name}_without": without[name] for name in own},
         "held_out": held,
         "held_out_without": held_without,

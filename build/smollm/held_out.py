@@ -199,7 +199,8 @@ CONVERSATIONS: Final = (
     (
         Line(
             "One chicken sandwich with no tomato for me, and nachos.",
-            "Got it, a chicken sandwich with no tomato. Sorry, we don't have nachos. Anything else?",
+            "Got it, a chicken sandwich with no tomato. Sorry, we don't have nachos. "
+            "Anything else?",
             ("don't have nachos|do not have nachos|don't sell nachos",),
             (),
         ),

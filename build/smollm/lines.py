@@ -38,9 +38,8 @@ def canonical(heard: str) -> str:
 def template_of(heard: str, absent: tuple[str, ...]) -> str:
     """The sentence template of a line: items, lists of them, changes, sizes and numbers blanked.
 
-    What is sold and what is not (`absent`) are the same blank, punctuation, capitals and what one
-    says before beginning ("um", "okay", "hi") do not count: templates that differ are different ways
-    to say something.
+    What is sold and what is not (`absent`) are the same blank; punctuation, capitals and what one
+    says before beginning ("um", "okay", "hi") do not count.
     """
     text = ITEM.sub(" _item_ ", canonical(heard))
     names = any_of([form for name in absent for form in (name.lower(), plural(name.lower()))])

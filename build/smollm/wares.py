@@ -11,10 +11,46 @@ _BREAD = ("sandwich", "burger", "wrap")
 _FRUIT = ("peach", "pumpkin", "lemon", "banana", "strawberry", "carrot")
 _BAKED = ("pie", "muffin", "cake")
 _COUNTED = (
-    *("waffle", "pancake", "donut", "bagel", "croissant", "kebab", "dumpling", "meatball", "omelet"),
-    *("quesadilla", "enchilada", "corn dog", "pretzel", "smoothie", "cappuccino", "latte", "espresso"),
-    *("cocktail", "martini", "mojito", "energy drink", "protein shake", "baked potato", "fried egg"),
-    *("cinnamon roll", "crepe", "eclair", "macaroon", "sundae", "popsicle", "milk tea", "ginger ale"),
+    *(
+        "waffle",
+        "pancake",
+        "donut",
+        "bagel",
+        "croissant",
+        "kebab",
+        "dumpling",
+        "meatball",
+        "omelet",
+    ),
+    *(
+        "quesadilla",
+        "enchilada",
+        "corn dog",
+        "pretzel",
+        "smoothie",
+        "cappuccino",
+        "latte",
+        "espresso",
+    ),
+    *(
+        "cocktail",
+        "martini",
+        "mojito",
+        "energy drink",
+        "protein shake",
+        "baked potato",
+        "fried egg",
+    ),
+    *(
+        "cinnamon roll",
+        "crepe",
+        "eclair",
+        "macaroon",
+        "sundae",
+        "popsicle",
+        "milk tea",
+        "ginger ale",
+    ),
     *("pork chop", "lamb chop", "crab cake", "fish stick", "spring roll", "egg roll", "samosa"),
     *("newspaper", "phone charger", "T-shirt", "lottery ticket", "hamster", "bicycle"),
     *(f"{meat} {bread}" for meat in _MEAT for bread in _BREAD),
@@ -24,17 +60,51 @@ _UNCOUNTED = (
     *("pizza", "sushi", "ramen", "pasta", "spaghetti", "lasagna", "steak", "lobster", "shrimp"),
     *("curry", "fried rice", "noodles", "soup", "tomato soup", "chili", "cheesecake", "falafel"),
     *("oysters", "beer", "wine", "red wine", "whiskey", "champagne", "vodka", "sake", "cider"),
-    *("Pepsi", "Fanta", "Mountain Dew", "apple juice", "tomato juice", "green tea", "milk", "oat milk"),
+    *(
+        "Pepsi",
+        "Fanta",
+        "Mountain Dew",
+        "apple juice",
+        "tomato juice",
+        "green tea",
+        "milk",
+        "oat milk",
+    ),
     *("bubble tea", "kombucha", "sweet potato fries", "curly fries", "tater tots", "coleslaw"),
     *("mac and cheese", "barbecue ribs", "ribs", "chicken wings", "fried chicken", "meatloaf"),
     *("calamari", "caviar", "tofu", "hummus", "guacamole", "garlic bread", "popcorn", "peanuts"),
-    *("chocolate cake", "frozen yogurt", "gelato", "pudding", "oatmeal", "cereal", "scrambled eggs"),
-    *("toast", "caesar dressing", "cigarettes", "gasoline", "stamps", "shoes", "flowers", "aspirin"),
+    *(
+        "chocolate cake",
+        "frozen yogurt",
+        "gelato",
+        "pudding",
+        "oatmeal",
+        "cereal",
+        "scrambled eggs",
+    ),
+    *(
+        "toast",
+        "caesar dressing",
+        "cigarettes",
+        "gasoline",
+        "stamps",
+        "shoes",
+        "flowers",
+        "aspirin",
+    ),
 )
 ABSENT: Final = (*_UNCOUNTED, *_COUNTED)
 """Names of what is not sold; of what is counted, the singular."""
 
-_BURGERS = ("no onions", "no pickles", "no tomato", "no lettuce", "no mayo", "no cheese", "no ketchup")
+_BURGERS = (
+    "no onions",
+    "no pickles",
+    "no tomato",
+    "no lettuce",
+    "no mayo",
+    "no cheese",
+    "no ketchup",
+)
 _MORE_ON_BURGERS = ("no mustard", "no sauce", "extra cheese", "extra bacon", "extra pickles")
 _MOST_ON_BURGERS = ("extra onions", "extra lettuce", "extra tomato", "extra ketchup", "extra mayo")
 _ON_BREAD = (*_BURGERS, *_MORE_ON_BURGERS, *_MOST_ON_BURGERS, "extra mustard", "extra sauce")

@@ -1,4 +1,4 @@
-"""What is sold, at which price, and how a line of an order is said. Trainer and server read this."""
+"""What is sold, at which price, and how a line of an order is said; trainer and server read it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

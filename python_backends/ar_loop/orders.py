@@ -70,7 +70,9 @@ def _item(found: re.Match[str]) -> Item:
     name = _NAMES[found["name"].lower()]
     number = int(count) if count.isdigit() else _WORDS.get(count, 1)
     size = (found["size"] or "").lower() if is_sized(name) else ""
-    return Item(name, max(1, number), size, tuple(re.split(r"\s+and\s+", changes)) if changes else ())
+    return Item(
+        name, max(1, number), size, tuple(re.split(r"\s+and\s+", changes)) if changes else ()
+    )
 
 
 @dataclass(frozen=True)
