@@ -85,9 +85,7 @@ def speak_request(
     return _request("speak", turn_id, {"TEXT": _bytes(text)}, options, traceparent)
 
 
-def transcribe_request(
-    audio: Floats, *, turn_id: str | None, min_frames: int | None = None
-) -> Any:
+def transcribe_request(audio: Floats, *, turn_id: str | None, min_frames: int | None = None) -> Any:
     """A ModelInferRequest of `transcribe`; InvalidInput unless `audio` is one row of samples."""
     tensors: Tensors = {"AUDIO": _audio(audio)}
     turn = turn_id or new_turn_id()

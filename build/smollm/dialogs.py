@@ -19,7 +19,7 @@ from build.smollm.lines import template_of
 from build.smollm.wares import ABSENT
 
 Exchange = Callable[[Dialog], None]
-_KNOWN_ABSENT = (*HELD_OUT_ABSENT, *ABSENT)
+KNOWN_ABSENT = (*HELD_OUT_ABSENT, *ABSENT)
 _HELD_OUT = templates(ABSENT)
 
 ANY: tuple[tuple[Exchange, float], ...] = (
@@ -72,7 +72,7 @@ def sample(rng: random.Random) -> list[tuple[str, str]]:
 def is_held_out(turns: list[tuple[str, str]]) -> bool:
     """Whether a conversation shares a template or an item with a change with the held-out ones."""
     return any(
-        template_of(heard, _KNOWN_ABSENT) in _HELD_OUT
+        template_of(heard, KNOWN_ABSENT) in _HELD_OUT
         or changed_items(f"{heard} {answer}") & COMBINATIONS
         for heard, answer in turns
     )

@@ -22,7 +22,7 @@ from build.step_graph import (
 )
 
 ROTARY_POSITIONS = 1024
-CAPACITY = 512
+CAPACITY = 768
 """Positions of a slot in the portable graph; the fused one takes pools of any capacity."""
 
 

@@ -37,15 +37,15 @@ _CHECKPOINT_EVERY = 10
 class Recipe:
     """Everything the result depends on, besides the code and the base weights."""
 
-    steps: int = 330
+    steps: int = 180
     batch: int = 6
     micro: int = 3
     context: int = 640
     """Tokens a dialog keeps: older exchanges are dropped as serving drops them."""
     rate: float = 1.5e-3
-    warmup: int = 15
+    warmup: int = 10
     seed: int = 20
-    validation: int = 24
+    validation: int = 16
     """Dialogs, each of three exchanges or more."""
     validate_every: int = 30
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from build.smollm.probes import QUALITY
 from tokenizers import Tokenizer
 
 from build.smollm import weights
 from build.smollm.export import CAPACITY, PORTABLE, merged_model
 from build.smollm.model import Llama
-from build.smollm.probes import QUALITY
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper
 
