@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from build.smollm import phrases
 from build.smollm.dialog import ANYTHING_ELSE, Dialog
-from build.smollm.saying import items_said
-from build.smollm.wares import ABSENT, in_general, one_of, random_item, random_items
+from build.smollm.saying import changes_said, items_said
+from build.smollm.wares import ABSENT, in_general, one_of, random_changes, random_items
 from python_backends.ar_loop.menu import (
     DRINKS,
     FOOD,
@@ -59,8 +59,7 @@ def order_unsized(dialog: Dialog) -> None:
 
 
 def _unsized(dialog: Dialog, name: str) -> Item:
-    item = random_item(dialog.rng)
-    changes = item.changes if item.name == name else ()
+    changes = random_changes(name, dialog.rng, 0.15)
     return Item(name, dialog.rng.choice((1, 1, 1, 1, 2, 3)), changes=changes)
 
 
@@ -192,12 +191,11 @@ def ask_price(dialog: Dialog) -> None:
 
 def _take_some(dialog: Dialog, name: str, size: str = "") -> None:
     """A number, perhaps with a change, in answer to a question about one item."""
-    item = random_item(dialog.rng)
-    changes = item.changes if item.name == name else ()
+    changes = random_changes(name, dialog.rng, 0.25)
     item = Item(name, dialog.rng.choice((1, 1, 2, 2, 3, 4, 5, 6)), size, changes)
     said = dialog.pick(phrases.YES_SOME, count_word(item.count))
     if changes:
-        said = f"{said} with {' and '.join(changes)}"
+        said = f"{said}{changes_said(changes, dialog.rng)}"
     dialog.say(said, f"{dialog.added([item])} {ANYTHING_ELSE}")
 
 

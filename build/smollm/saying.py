@@ -1,6 +1,7 @@
 """How customers say what they order, and how a recogniser writes it down."""
 
 import random
+from collections.abc import Sequence
 
 from build.smollm.lines import ALIASES
 from python_backends.ar_loop.menu import (
@@ -31,17 +32,22 @@ def item_said(item: Item, rng: random.Random) -> str:
     noun = _noun_said(item, rng)
     if not item.changes:
         return noun
+    return f"{noun}{changes_said(item.changes, rng)}"
+
+
+def changes_said(changes: Sequence[str], rng: random.Random) -> str:
+    """What follows an item: " with no onions", ", hold the onions"."""
     form = rng.random()
     if form < 0.6:
-        return f"{noun} with {' and '.join(item.changes)}"
+        return f" with {' and '.join(changes)}"
     if form < 0.75:
-        return f"{noun}, {' and '.join(item.changes)}"
-    return f"{noun} {_changes_apart(item, rng)}"
+        return f", {' and '.join(changes)}"
+    return f"{rng.choice((' ', ' ', ', '))}{_changes_apart(changes, rng)}"
 
 
-def _changes_apart(item: Item, rng: random.Random) -> str:
+def _changes_apart(changes: Sequence[str], rng: random.Random) -> str:
     said = []
-    for change in item.changes:
+    for change in changes:
         how, what = change.split(" ", 1)
         forms = ("without {}", "but no {}", "hold the {}", "with no {}", "but without the {}")
         more = ("with extra {}", "and extra {} on it", "with a lot of {}", "with more {}")

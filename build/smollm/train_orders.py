@@ -37,22 +37,25 @@ _CHECKPOINT_EVERY = 10
 class Recipe:
     """Everything the result depends on, besides the code and the base weights."""
 
-    steps: int = 180
+    steps: int = 240
     batch: int = 6
     micro: int = 3
     context: int = 640
     """Tokens a dialog keeps: older exchanges are dropped as serving drops them."""
-    rate: float = 1.5e-3
+    rate: float = 1.2e-3
     warmup: int = 10
+    decay: int = 70
     seed: int = 20
     validation: int = 16
     """Dialogs, each of three exchanges or more."""
     validate_every: int = 30
 
     def rate_at(self, step: int) -> float:
-        """Learning rate: linear warm-up, then a cosine to zero."""
-        rise = min(1.0, (step + 1) / self.warmup)
-        return self.rate * rise * (0.5 + 0.5 * math.cos(math.pi * step / self.steps))
+        """Learning rate: linear warm-up, constant, and over the last `decay` steps down to zero.
+
+        So a longer training begins as a shorter one does.
+        """
+        return self.rate * min(1.0, (step + 1) / self.warmup, (self.steps - step) / self.decay)
 
 
 def dialog_tokens(dialog: list[tuple[str, str]], tokenizer: Tokenizer, limit: int) -> list[int]:

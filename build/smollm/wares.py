@@ -139,13 +139,19 @@ def random_item(rng: random.Random) -> Item:
         item = Item(rng.choice(SIDES), rng.choice((1, 1, 1, 1, 2)), rng.choice(SIZES))
     else:
         item = Item(rng.choice(DRINKS), rng.choice((1, 1, 1, 1, 2, 2, 3)), rng.choice(SIZES))
-    able = changes_of(item.name)
-    if not able or rng.random() > (0.35 if item.name in FOOD else 0.12):
-        return item
+    share = 0.35 if item.name in FOOD else 0.12
+    return Item(item.name, item.count, item.size, random_changes(item.name, rng, share))
+
+
+def random_changes(name: str, rng: random.Random, share: float) -> tuple[str, ...]:
+    """A change or two of an item, so often."""
+    able = changes_of(name)
+    if not able or rng.random() > share:
+        return ()
     changes = rng.sample(able, 2 if rng.random() < 0.2 and len(able) > 2 else 1)
     if len({change.split()[1] for change in changes}) < len(changes):
         changes = changes[:1]
-    return Item(item.name, item.count, item.size, tuple(changes))
+    return tuple(changes)
 
 
 def random_items(rng: random.Random, count: int) -> list[Item]:
