@@ -27,7 +27,7 @@ from build.smollm.held_out import CONVERSATIONS, Line
 from build.smollm.lines import canonical
 from build.smollm.lora import ADAPTERS
 from build.smollm.model import Llama
-from build.smollm.talker import Speaker, Torch, answers
+from build.smollm.talker import Served, Speaker, answers
 from build.smollm.wares import ABSENT
 from python_backends.ar_loop.menu import CHANGES, Item, plural
 from python_backends.ar_loop.orders import Order, any_of, items_in
@@ -101,11 +101,10 @@ def judge(lines: Lines, said: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def evaluate(speaker: Speaker, told: Callable[[str], None]) -> dict[str, Any]:
-    """Figures over all conversations, and the conversations themselves."""
-    held = [
-        judge(lines, answers(speaker, [line.heard for line in lines], told))
-        for lines in CONVERSATIONS
-    ]
+    """Figures over all conversations, and the conversations themselves under `held`."""
+    heard = [[line.heard for line in lines] for lines in CONVERSATIONS]
+    said = answers(speaker, heard, told)
+    held = [judge(lines, own) for lines, own in zip(CONVERSATIONS, said, strict=True)]
     rows = [row for conversation in held for row in conversation]
     return {
         "turns": len(rows),
@@ -126,12 +125,12 @@ def plain_model() -> Llama:
 
 
 def evaluate_orders(progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Both models on the held-out turns: flat figures, and `conversations` with what was said.
+    """Both models on the held-out turns: flat figures, and what was said.
 
     `progress` is told every answer, 2 x 50 of them. Figures of the plain model end in `_without`.
     """
-    with_lora = evaluate(Torch(merged_model()), progress)
-    without = evaluate(Torch(plain_model()), progress)
+    with_lora = evaluate(Served.of(merged_model(), len(CONVERSATIONS)), progress)
+    without = evaluate(Served.of(plain_model(), len(CONVERSATIONS)), progress)
     held, held_without = with_lora.pop("held"), without.pop("held")
     own = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
     return {
@@ -148,7 +147,7 @@ def write_quality() -> Path:
     with tqdm(total=2 * turns, desc="held-out turns") as bar:
         found = evaluate_orders(lambda _: bar.update() and None)
     report = {
-        "model": "SmolLM2-135M-Instruct with the ordering LoRA, PyTorch fp32, greedy",
+        "model": "SmolLM2-135M-Instruct with the ordering LoRA, the int8 graph as served, greedy",
         "adapters_sha256": sha256(ADAPTERS),
         **found,
     }

@@ -1,16 +1,17 @@
 """SmolLM2's step graphs against the PyTorch model with the ordering LoRA merged."""
 
-from collections.abc import Sequence
+import json
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
 
 from build.smollm import weights
-from build.smollm.evaluate import ENOUGH, evaluate
+from build.smollm.evaluate import QUALITY, evaluate
 from build.smollm.export import CAPACITY, PORTABLE, merged_model
+from build.smollm.held_out import CONVERSATIONS
 from build.smollm.model import Llama
-from build.smollm.talker import MOST_TOKENS
+from build.smollm.talker import Served
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper
 
@@ -86,21 +87,8 @@ def test_the_shipped_tokenizer_is_the_one_of_the_weights() -> None:
     assert shipped.decode(encode("Two cheeseburgers, please.")) == "Two cheeseburgers, please."
 
 
-class Served:
-    """The graph that is served, as the evaluation talks to a model."""
-
-    def __init__(self) -> None:
-        path = REPOSITORY / "think_step/1/model.onnx"
-        self._stepper = Stepper(path, rows=1, capacity=CAPACITY, context={})
-
-    def greedy(self, prompt: Sequence[int]) -> list[int]:
-        (said,) = self._stepper.greedy([prompt], end=weights.end_token(), limit=MOST_TOKENS)
-        return said
-
-
 @pytest.mark.full
-def test_the_int8_graph_takes_the_orders_of_the_held_out_conversations() -> None:
-    found = evaluate(Served(), lambda _: None)
-    assert found["turns"] == 50
-    assert found["right"] >= ENOUGH
-    assert found["turns_with_invented_items"] == 0
+def test_the_exported_graph_takes_orders_as_the_quality_report_has_it() -> None:
+    report = json.loads(QUALITY.read_text())
+    found = evaluate(Served(REPOSITORY / "think_step/1", len(CONVERSATIONS)), lambda _: None)
+    assert found["held"] == report["held_out"]
