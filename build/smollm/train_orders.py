@@ -37,25 +37,31 @@ _CHECKPOINT_EVERY = 10
 class Recipe:
     """Everything the result depends on, besides the code and the base weights."""
 
-    steps: int = 240
+    steps: int = 230
     batch: int = 6
     micro: int = 3
     context: int = 640
     """Tokens a dialog keeps: older exchanges are dropped as serving drops them."""
     rate: float = 1.2e-3
     warmup: int = 10
-    decay: int = 70
+    first: int = 150
+    decay: int = 55
+    second_rate: float = 1e-3
     seed: int = 20
     validation: int = 16
     """Dialogs, each of three exchanges or more."""
     validate_every: int = 30
 
     def rate_at(self, step: int) -> float:
-        """Learning rate: linear warm-up, constant, and over the last `decay` steps down to zero.
+        """Learning rate in two cycles, each with a linear warm-up.
 
-        So a longer training begins as a shorter one does.
+        The first ends at step `first`, constant but for its last `decay` steps; the second falls
+        all the way. Both fall to zero.
         """
-        return self.rate * min(1.0, (step + 1) / self.warmup, (self.steps - step) / self.decay)
+        if step < self.first:
+            return self.rate * min(1.0, (step + 1) / self.warmup, (self.first - step) / self.decay)
+        rise = min(1.0, (step - self.first + 1) / self.warmup)
+        return self.second_rate * rise * (self.steps - step) / (self.steps - self.first)
 
 
 def dialog_tokens(dialog: list[tuple[str, str]], tokenizer: Tokenizer, limit: int) -> list[int]:
