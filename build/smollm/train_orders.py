@@ -37,7 +37,7 @@ _CHECKPOINT_EVERY = 10
 class Recipe:
     """Everything the result depends on, besides the code and the base weights."""
 
-    steps: int = 230
+    steps: int = 150
     batch: int = 6
     micro: int = 3
     context: int = 640
@@ -55,8 +55,8 @@ class Recipe:
     def rate_at(self, step: int) -> float:
         """Learning rate in two cycles, each with a linear warm-up.
 
-        The first ends at step `first`, constant but for its last `decay` steps; the second falls
-        all the way. Both fall to zero.
+        The first ends at step `first`, constant but for its last `decay` steps; a second one, where
+        `steps` go on, falls all the way. Both fall to zero.
         """
         if step < self.first:
             return self.rate * min(1.0, (step + 1) / self.warmup, (self.first - step) / self.decay)
