@@ -194,7 +194,9 @@ def test_a_new_adapter_changes_nothing() -> None:
     torch.testing.assert_close(after, before)
 
 
-@pytest.mark.parametrize(("step", "rate"), [(0, 1.2e-4), (90, 1.2e-3), (139, 2.4e-4), (150, 1e-4), (205, 0.0)])
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 1.2e-4), (90, 1.2e-3), (139, 2.4e-4), (150, 1e-4), (205, 0.0)]
+)
 def test_the_rate_warms_up_and_ends_at_zero(step: int, rate: float) -> None:
     assert Recipe(steps=205).rate_at(step) == pytest.approx(rate, abs=1e-5)
 
