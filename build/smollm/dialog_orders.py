@@ -33,6 +33,23 @@ def order(dialog: Dialog) -> None:
     dialog.say(wish(dialog, said), f"{dialog.added(items)} {ANYTHING_ELSE}")
 
 
+def order_for_two(dialog: Dialog) -> None:
+    """One line for two people, or for somebody else."""
+    items = random_items(dialog.rng, dialog.rng.choice((1, 2, 2, 2)))
+    said = [items_said([item], dialog.rng) for item in items]
+    parts = [_their_wish(dialog, said[0])]
+    if len(said) == 2:
+        own = dialog.chance(0.7)
+        parts.append(dialog.pick(phrases.WISHES, said[1]) if own else _their_wish(dialog, said[1]))
+    link = dialog.rng.choice((" and ", " and ", ", ", ", and "))
+    user = f"{dialog.rng.choice(phrases.OPENINGS)}{link.join(parts)}"
+    dialog.say(user, f"{dialog.added(items)} {ANYTHING_ELSE}")
+
+
+def _their_wish(dialog: Dialog, said: str) -> str:
+    return dialog.pick(phrases.THEIR_WISHES, said, who=dialog.rng.choice(phrases.PEOPLE))
+
+
 def wish(dialog: Dialog, said: str) -> str:
     """A whole sentence that asks for something."""
     more = bool(dialog.order.items) and dialog.chance(0.6)
@@ -59,7 +76,7 @@ def order_unsized(dialog: Dialog) -> None:
 
 
 def _unsized(dialog: Dialog, name: str) -> Item:
-    changes = random_changes(name, dialog.rng, 0.15)
+    changes = random_changes(name, dialog.rng, 0.3)
     return Item(name, dialog.rng.choice((1, 1, 1, 1, 2, 3)), changes=changes)
 
 

@@ -23,10 +23,11 @@ KNOWN_ABSENT = (*HELD_OUT_ABSENT, *ABSENT)
 _HELD_OUT = templates(ABSENT)
 
 ANY: tuple[tuple[Exchange, float], ...] = (
-    (ordering.order, 0.30),
+    (ordering.order, 0.28),
+    (ordering.order_for_two, 0.06),
     (ordering.order_unsized, 0.13),
     (ordering.refuse, 0.13),
-    (ordering.order_and_refuse, 0.06),
+    (ordering.order_and_refuse, 0.07),
     (ordering.ask_whether_sold, 0.08),
     (ordering.ask_price, 0.06),
     (ordering.no_such_size, 0.015),

@@ -25,7 +25,7 @@ ALIASES: Final = {
 
 _FULL = {full for full in ALIASES.values() if " " in full}
 _ALIAS = re.compile(rf"\b({any_of([*_FULL, *ALIASES])})\b")
-_WITHOUT = re.compile(r"\b(?:without|skip|hold|leave off|leave out)\s+(?:the\s+|any\s+)?")
+_WITHOUT = re.compile(r"\b(?:without|minus|skip|hold|leave off|leave out)\s+(?:the\s+|any\s+)?")
 _FILLER = re.compile(r"^(?:(?:um+|uh+|okay|so|well|hmm|oh|like|alright|hi|hello|hey)\b[ ,]*)+")
 
 

@@ -19,6 +19,26 @@ WISHES: Final = (
     *("let's do {}", "I'd love {}", "I wanna get {}", "get me {}", "I was thinking {}"),
     *("can you get me {}", "could you give me {}", "for me {}", "I'm here for {}", "I'll get {}"),
     *("let me have {}", "can I do {}", "make me {}", "I could go for {}", "how about {} for me"),
+    *(
+        "I feel like {}",
+        "I'm in the mood for {}",
+        "set me up with {}",
+        "start me off with {}",
+        "go ahead and get me {}",
+        "ring up {}",
+        "order me {}",
+        "we're going with {}",
+        "I'm craving {}",
+        "let me try {}",
+        "I'll start with {}",
+        "today I want {}",
+        "it's {} for me",
+        "fix me {}",
+        "I guess {}",
+        "we were hoping for {}",
+        "do me {}",
+        "I could eat {}",
+    ),
 )
 ADDITIONS: Final = (
     *("and {}", "also {}", "can I also get {}", "add {}", "I would also like {}", "plus {}"),
@@ -28,10 +48,48 @@ ADDITIONS: Final = (
     *("let's add {}", "put {} on there too", "we also need {}", "and for my wife {}"),
     *("and for my son {}", "my friend wants {}", "and my husband wants {}", "he'll have {}"),
     *("she'd like {}", "also can I have {}", "and give me {}", "include {}", "let me also get {}"),
+    *(
+        "toss in {}",
+        "tack on {}",
+        "as well as {}",
+        "and to go with it {}",
+        "we also want {}",
+        "and for the kids {}",
+        "and on the side {}",
+        "then also {}",
+        "and let's have {}",
+        "next I want {}",
+        "and my mom wants {}",
+        "and {} for my boss",
+        "besides that {}",
+        "I forgot {}",
+        "and maybe add {}",
+        "don't forget {}",
+        "I could also use {}",
+        "and after that {}",
+    ),
+)
+PEOPLE: Final = (
+    *("my wife", "my husband", "my son", "my daughter", "my friend", "my mom", "my dad", "she"),
+    *("my brother", "my sister", "my girlfriend", "my boyfriend", "the kids", "he", "my boss"),
+    *("my grandma", "the little one", "my buddy", "our guest", "my neighbor", "they", "the boys"),
+)
+THEIR_WISHES: Final = (
+    *("{who} wants {}", "{who} would like {}", "{who} needs {}", "{who} will have {}"),
+    *("{who} asked for {}", "{who} gets {}", "it's {} for {who}", "{} for {who}", "{who} said {}"),
+    *("for {who} {}", "{who} will take {}", "{who} would love {}", "{who} is getting {}"),
 )
 ENDINGS: Final = (
     *("", "", "", "", "", " please", " please", " please", " thanks", ", please", ", thank you"),
     *(" to go", " to start", " too", " as well", " today", " if possible", ", that would be great"),
+    *(
+        " right now",
+        " when you can",
+        " for lunch",
+        ", please and thank you",
+        " this time",
+        ", thanks a lot",
+    ),
 )
 
 ASKED: Final = (
@@ -40,6 +98,23 @@ ASKED: Final = (
     *("do you still have {}", "do you happen to sell {}", "can I get {} here", "what about {}"),
     *("are you selling {}", "do you offer {}", "is it possible to get {}", "got any {}"),
     *("I wonder if you have {}", "are {} on the menu", "can one order {} here", "do you make {}"),
+    *(
+        "would you have {}",
+        "any {} today",
+        "is {} something you sell",
+        "are there {} today",
+        "do you do {}",
+        "you don't have {}, do you",
+        "can you make {}",
+        "might you have {}",
+        "can I order {}",
+        "do you carry {}",
+        "are you out of {}",
+        "am I right that you have {}",
+        "what if I want {}",
+        "could you make me {}",
+        "my friend says you have {}",
+    ),
 )
 YES_SOME: Final = (
     *("{}", "{} please", "just {}", "I'll take {}", "give me {}", "yes, {}", "{}, please"),
@@ -53,6 +128,16 @@ YES_SOME: Final = (
         "{} of them",
     ),
     *("{} would be good", "can I get {}", "okay, {}", "we need {}"),
+    *(
+        "I'd take {}",
+        "let me have {}",
+        "then {}",
+        "go with {}",
+        "we'd like {}",
+        "all right, {}",
+        "{} for us",
+        "maybe {}",
+    ),
 )
 YES_ONE: Final = ("yes", "yes please", "yeah", "sure", "okay", "yes, one", "one please", "please")
 NO_NOT_NOW: Final = (
@@ -76,6 +161,21 @@ SIZED: Final = (
         "give me a {}",
     ),
     *("uh, {}", "I want the {}", "can I get a {}", "{} would be good", "in {}", "just a {}"),
+    *(
+        "{} works",
+        "go with {}",
+        "let's go {}",
+        "{} will do",
+        "the {} ones",
+        "let me get {}",
+        "{} is good",
+        "{}, thanks",
+        "I think {}",
+        "put down {}",
+        "that's {}",
+        "{} for me",
+        "it's a {} one",
+    ),
 )
 SIZED_BOTH: Final = (
     "both {}",
@@ -90,6 +190,17 @@ PRICES: Final = (
     *("how much would {} be", "what is {} going to cost", "how expensive is {}", "price of {}"),
     *("can you tell me the price of {}", "what do you charge for {}", "what would {} cost me"),
     *("how many dollars is {}", "is {} expensive", "and how much is {}"),
+    *(
+        "how much would I pay for {}",
+        "what is {} priced at",
+        "what are you asking for {}",
+        "what does {} run",
+        "what do I pay for {}",
+        "tell me how much {} costs",
+        "how much do you want for {}",
+        "what's {} going for",
+        "do you know what {} costs",
+    ),
 )
 MENU: Final = (
     *("what do you have", "what's on the menu", "what can I order", "what do you sell"),
@@ -106,6 +217,14 @@ DRINK_LIST: Final = (
     ),
     *("what kind of drinks have you got", "do you have anything to drink", "drinks"),
     *("what can I drink", "list your drinks please", "which soft drinks do you sell"),
+    *(
+        "what can you offer me to drink",
+        "I'm thirsty, what have you got",
+        "which drinks can I pick from",
+        "read me the drinks",
+        "what cold drinks are there",
+        "and to drink, what is there",
+    ),
 )
 SIDE_LIST: Final = (
     *("what sides do you have", "which sides are there", "what comes on the side"),
@@ -141,6 +260,17 @@ SIZE_LIST: Final = (
     *("what sizes do you have", "which sizes are there", "what sizes are the drinks"),
     *("how big are your drinks", "what sizes do the fries come in", "tell me the sizes"),
     *("what are the sizes", "which sizes do you offer", "how many sizes are there"),
+    *(
+        "what sizes do drinks come in",
+        "what drink sizes are there",
+        "what size cups do you have",
+        "how large are the drinks",
+        "do the drinks come in different sizes",
+        "which cup sizes can I get",
+        "what sizes can I get",
+        "in what sizes do you sell the sides",
+        "what sizes are the sides",
+    ),
 )
 NO_SUCH_SIZE: Final = (
     "an extra large {}",
@@ -176,6 +306,23 @@ TOTAL: Final = (
     *("can I get my total", "and the total", "how much do I have to pay", "what's the damage"),
     *("tell me the total", "how much money is that", "what is it going to cost me", "total please"),
     *("how much am I at", "what would that be in total", "give me the price for all of it"),
+    *(
+        "what's the bill",
+        "how much is the bill",
+        "add it up for me",
+        "what do I have to pay",
+        "how much do you want from me",
+        "where does that put me",
+        "what's the price so far",
+        "what's the sum",
+        "how many dollars is it so far",
+        "how much have I spent",
+        "let me know the total",
+        "what is all of it together",
+        "and what does that make",
+        "what would I pay now",
+        "how much do we owe",
+    ),
 )
 READ_BACK: Final = (
     *("what do I have so far", "can you repeat my order", "what did I order", "read my order back"),
@@ -195,10 +342,28 @@ READ_BACK: Final = (
     ),
     *("can you check my order", "remind me what I ordered", "what's in there so far"),
     *("can you say everything again", "what did you write down", "list my order"),
+    *(
+        "what's in my order so far",
+        "tell me my order",
+        "what do we have so far",
+        "repeat the whole order",
+        "just to be sure, what did I order",
+        "let's go over the order",
+        "run through the order for me",
+        "what am I getting",
+        "what is on the list",
+        "what are we having",
+    ),
 )
 HOW_MANY: Final = (
     *("how many {} did I order", "how many {} do I have", "how many {} have I got"),
     *("how many {} are on my order", "how many {} is that", "and how many {} did you get"),
+    *(
+        "how many {} did I ask for",
+        "how many {} are in there",
+        "what number of {} do you have",
+        "did you put down how many {}",
+    ),
 )
 IS_IN: Final = (
     *("did you get {}", "do you have {} down", "did I order {}", "is {} on there"),
@@ -242,6 +407,14 @@ INSTEAD_OF: Final = (
         "can we do {new} instead of {old}",
         "drop {old}, add {new}",
     ),
+    *(
+        "put {new} in place of {old}",
+        "I'd take {new} over {old}",
+        "give me {new} and no {old}",
+        "let me have {new} instead of {old}",
+        "{old} becomes {new}",
+        "could you trade {old} for {new}",
+    ),
 )
 RESIZED: Final = (
     *("make {} {size}", "can you make {} {size}", "change {} to {size}", "make {} a {size}"),
@@ -252,6 +425,14 @@ RESIZED: Final = (
         "I meant {size} for {}",
         "can {} be a {size}",
         "switch {} to {size}",
+    ),
+    *(
+        "get {} in {size}",
+        "I'd rather have {} in {size}",
+        "{} has to be {size}",
+        "let {} be {size}",
+        "take {size} for {}",
+        "turn {} into a {size} one",
     ),
 )
 RESIZED_LAST: Final = (
@@ -273,11 +454,29 @@ RECOUNTED: Final = (
         "let's do {count} {} instead",
         "it should be {count} {}",
     ),
+    *(
+        "raise {} to {count}",
+        "lower {} to {count}",
+        "cut {} to {count}",
+        "increase {} to {count}",
+        "reduce {} to {count}",
+        "I'd like {count} {} instead",
+        "let {} be {count}",
+        "turn {} into {count}",
+        "we need {count} {}, not more",
+    ),
 )
 RECOUNTED_LAST: Final = (
     *("make that {count}", "actually {count}", "make it {count}", "no, {count}", "I meant {count}"),
     *("change that to {count}", "sorry, {count}", "{count} instead", "wait, make that {count}"),
     *("can you make it {count}", "actually make that {count} please", "I said {count}"),
+    *(
+        "let it be {count}",
+        "{count} of them, actually",
+        "we need {count} of those",
+        "let's say {count} instead",
+        "raise it to {count}",
+    ),
 )
 ADJUSTED: Final = (
     *(
@@ -289,6 +488,12 @@ ADJUSTED: Final = (
     *("could {} be with {change}", "can {} have {change}", "I want {} with {change}"),
     *("for {}, {change}", "and {change} on {}", "{} should have {change}", "put {change} on {}"),
     *("I need {} with {change}", "can you do {} with {change}", "please make {} with {change}"),
+    *(
+        "{} with {change}, please",
+        "do {} with {change}",
+        "oh, {} should come with {change}",
+        "I'd like {change} on {}",
+    ),
 )
 ADJUSTED_LAST: Final = (
     *("with {change}", "{change} please", "{change} on that", "can I get that with {change}"),
@@ -316,6 +521,20 @@ WITHOUT: Final = (
         "I don't want {}",
         "we don't need {}",
         "not {} after all",
+    ),
+    *(
+        "strike {}",
+        "nix {}",
+        "toss {}",
+        "I'll pass on {}",
+        "we can do without {}",
+        "take {} out",
+        "let's not have {}",
+        "kill {}",
+        "hold {}",
+        "no more {}, please",
+        "you can drop {}",
+        "I changed my mind, no {}",
     ),
 )
 WITHOUT_LAST: Final = (
@@ -407,6 +626,37 @@ DONE: Final = (
     ),
     *("okay, I'll leave it at that", "then that's it", "fine, that's all", "we have everything"),
     *("leave it like that", "okay, done", "perfect, that's all", "great, that's everything"),
+    *(
+        "ready to pay",
+        "that's the lot",
+        "ring me up",
+        "we can stop there",
+        "finish my order please",
+        "close it out",
+        "we've got what we need",
+        "that covers it",
+        "I have all I need",
+        "and that's me done",
+        "end of order",
+        "nothing more for me",
+        "no, we have it all",
+        "we'll stop here",
+        "okay, let's pay",
+        "enough for now",
+        "that's plenty",
+        "that makes it complete",
+        "you can total it",
+        "that's my order",
+        "I don't need more",
+        "all good, thanks",
+        "there's nothing else",
+        "done ordering",
+        "no more, thank you",
+        "let's finish",
+        "that finishes it",
+        "and we're complete",
+        "good, that's it then",
+    ),
 )
 AND_DONE: Final = (
     *("{} and that's all", "{}, that's it", "just {} and that's everything", "{} and I'm done"),
@@ -425,6 +675,16 @@ YES_ALONE: Final = (
         "yes, I need something else",
         "that's not all",
         "let me add something",
+    ),
+    *(
+        "wait, I want more",
+        "I'd like more",
+        "hold on, there's more",
+        "yes, add something",
+        "oh yes",
+        "yeah, I'm not finished",
+        "there is one other thing",
+        "I forgot something",
     ),
 )
 WAIT: Final = (

@@ -16,14 +16,24 @@ from python_backends.ar_loop.menu import (
 )
 
 _FILLERS = ("Um", "Uh", "Okay", "So", "Well", "Like", "Hmm")
+_LESS = (
+    *("without {}", "but no {}", "hold the {}", "with no {}", "but without the {}", "minus the {}"),
+    *("but hold the {}", "skip the {}", "but skip the {}", "leave off the {}", "no {} on it"),
+    *("but leave out the {}", "and no {} please", "only without {}", "but please no {}"),
+)
+_MORE = (
+    *("with extra {}", "and extra {} on it", "with a lot of {}", "with more {}", "but extra {}"),
+    *("and extra {} please", "with some extra {}", "but with extra {}", "and put extra {} on it"),
+)
+_LINKS = (" and ", ", ", " and also ", " plus ", " plus ", " along with ", ", and then ")
 _ALIASED = {full: alias for alias, full in ALIASES.items() if full not in ("coke",)}
 
 
 def items_said(items: list[Item], rng: random.Random) -> str:
     """Items as one customer lists them."""
     said = [item_said(item, rng) for item in items]
-    if len(said) > 1 and rng.random() < 0.25:
-        return rng.choice((" and ", ", ", " and also ", " plus ")).join(said)
+    if len(said) > 1 and rng.random() < 0.35:
+        return rng.choice(_LINKS).join(said)
     return joined(said)
 
 
@@ -38,9 +48,9 @@ def item_said(item: Item, rng: random.Random) -> str:
 def changes_said(changes: Sequence[str], rng: random.Random) -> str:
     """What follows an item: " with no onions", ", hold the onions"."""
     form = rng.random()
-    if form < 0.6:
+    if form < 0.5:
         return f" with {' and '.join(changes)}"
-    if form < 0.75:
+    if form < 0.62:
         return f", {' and '.join(changes)}"
     return f"{rng.choice((' ', ' ', ', '))}{_changes_apart(changes, rng)}"
 
@@ -49,9 +59,7 @@ def _changes_apart(changes: Sequence[str], rng: random.Random) -> str:
     said = []
     for change in changes:
         how, what = change.split(" ", 1)
-        forms = ("without {}", "but no {}", "hold the {}", "with no {}", "but without the {}")
-        more = ("with extra {}", "and extra {} on it", "with a lot of {}", "with more {}")
-        said.append(rng.choice(forms if how == "no" else more).format(what))
+        said.append(rng.choice(_LESS if how == "no" else _MORE).format(what))
     return " and ".join(said)
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,31 +37,24 @@ _CHECKPOINT_EVERY = 10
 class Recipe:
     """Everything the result depends on, besides the code and the base weights."""
 
-    steps: int = 150
+    steps: int = 560
     batch: int = 6
     micro: int = 3
     context: int = 640
     """Tokens a dialog keeps: older exchanges are dropped as serving drops them."""
     rate: float = 1.2e-3
-    warmup: int = 10
-    first: int = 150
-    decay: int = 55
-    second_rate: float = 1e-3
-    seed: int = 20
+    warmup: int = 15
+    decay: int = 180
+    """Last steps, over which the rate falls to zero. Before them it stays, so that a longer
+    training goes on from a shorter one's checkpoint."""
+    seed: int = 21
     validation: int = 16
     """Dialogs, each of three exchanges or more."""
-    validate_every: int = 30
+    validate_every: int = 40
 
     def rate_at(self, step: int) -> float:
-        """Learning rate in two cycles, each with a linear warm-up.
-
-        The first ends at step `first`, constant but for its last `decay` steps; a second one, where
-        `steps` go on, falls all the way. Both fall to zero.
-        """
-        if step < self.first:
-            return self.rate * min(1.0, (step + 1) / self.warmup, (self.first - step) / self.decay)
-        rise = min(1.0, (step - self.first + 1) / self.warmup)
-        return self.second_rate * rise * (self.steps - step) / (self.steps - self.first)
+        """Learning rate: a linear warm-up, constant, falling linearly to zero."""
+        return self.rate * min(1.0, (step + 1) / self.warmup, (self.steps - step) / self.decay)
 
 
 def dialog_tokens(dialog: list[tuple[str, str]], tokenizer: Tokenizer, limit: int) -> list[int]:
@@ -267,7 +260,7 @@ def remaining_steps(
     key, done = _fingerprint(recipe), 0
     if path.exists():
         saved = torch.load(path, weights_only=True)
-        if saved["key"] == key:
+        if saved["key"] == key and _goes_on(saved["step"], saved["steps"], recipe):
             model.load_state_dict(saved["adapters"], strict=False)
             optimizer.load_state_dict(saved["optimizer"])
             curve += saved["curve"]
@@ -278,12 +271,17 @@ def remaining_steps(
         bar.set_postfix_str(f"{curve[-1].get('loss', math.nan):.3f} nats" if curve else "")
         if (step + 1) % _CHECKPOINT_EVERY == 0:
             with replacing(path) as partial:
-                torch.save(_snapshot(key, model, optimizer, step + 1, curve), partial)
+                torch.save(_snapshot(key, recipe, model, optimizer, step + 1, curve), partial)
+
+
+def _goes_on(step: int, steps: int, recipe: Recipe) -> bool:
+    """Whether what was trained up to `step` of `steps` is what this recipe would have done."""
+    return steps == recipe.steps or step <= min(steps, recipe.steps) - recipe.decay
 
 
 def _fingerprint(recipe: Recipe) -> str:
-    """Of the recipe and the code behind the training text: checkpoints of others are ignored."""
-    digest = hashlib.sha256(repr(recipe).encode())
+    """Of the recipe, but for its length, and the code behind the training text."""
+    digest = hashlib.sha256(repr(replace(recipe, steps=0)).encode())
     for path in code_of(batch_at):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -291,6 +289,7 @@ def _fingerprint(recipe: Recipe) -> str:
 
 def _snapshot(
     key: str,
+    recipe: Recipe,
     model: Llama,
     optimizer: torch.optim.AdamW,
     step: int,
@@ -299,6 +298,7 @@ def _snapshot(
     return {
         "key": key,
         "step": step,
+        "steps": recipe.steps,
         "adapters": lora.adapter_state(model),
         "optimizer": optimizer.state_dict(),
         "curve": curve,
