@@ -50,10 +50,12 @@ def train(parts: Sequence[str], threads: int) -> None:
 
     torch.set_num_threads(threads)
     if not parts or "orders" in parts:
-        from build.smollm.probes import write_quality
+        from build.smollm.curve import draw
+        from build.smollm.evaluate import write_quality
         from build.smollm.train_orders import train as train_orders
 
         train_orders()
+        print(draw())
         print(write_quality())
     if not parts or "voice" in parts:
         from build.voice.__main__ import train as train_voice

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from client.requests import Floats, TurnOptions, new_turn_id
 from client.responses import TurnChunk, join_pieces
+from python_backends.ar_loop.orders import Order, order_after
 from python_backends.ar_loop.prompt import Utterance
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Conversation:
         self.history: list[Utterance] = []
         self._client = client
 
+    @property
+    def order(self) -> Order:
+        """What has been confirmed so far, with its total: what the next turn's prompt will say."""
+        return _confirmed(self.history)
+
     def turn(
         self,
         audio: Floats,
@@ -80,6 +86,11 @@ class AsyncConversation:
         self.history: list[Utterance] = []
         self._client = client
 
+    @property
+    def order(self) -> Order:
+        """See Conversation."""
+        return _confirmed(self.history)
+
     async def turn(
         self,
         audio: Floats,
@@ -106,3 +117,7 @@ class AsyncConversation:
                     yield chunk
             finally:
                 self.history += exchange.utterances
+
+
+def _confirmed(history: list[Utterance]) -> Order:
+    return order_after(line.text for line in history if line.role == "assistant")

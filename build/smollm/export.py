@@ -22,7 +22,7 @@ from build.step_graph import (
 )
 
 ROTARY_POSITIONS = 1024
-CAPACITY = 512
+CAPACITY = 768
 """Positions of a slot in the portable graph; the fused one takes pools of any capacity."""
 
 
@@ -86,7 +86,12 @@ def _array(weight: torch.Tensor) -> Floats:
 
 def export_step(target: Path) -> None:
     """think_step/1/model.onnx: fused kernels, int8 weights, pools of any capacity."""
-    step = int8_weights(step_model(merged_model(), FusedKernels, "S"))
+    save_step(merged_model(), target)
+
+
+def save_step(model: Llama, target: Path) -> None:
+    """The graph that is served, of any weights."""
+    step = int8_weights(step_model(model, FusedKernels, "S"))
     onnx.save(with_optional_head(step), target)
 
 

@@ -13,7 +13,7 @@ from build.smollm.model import Llama
 ADAPTERS = Path(__file__).parents[2] / "weights" / "orders" / "adapters.safetensors"
 """The committed ordering adapters."""
 
-RANK = 8
+RANK = 16
 SCALE = 2.0
 """alpha / rank."""
 

@@ -11,7 +11,7 @@ from loadtest.engine.bare import Ours, warm
 from loadtest.engine.figures import Found, gap, per_s, ratio, rotated
 from loadtest.engine.serving import PURE_STEPS, Endless, burst_context, endless
 
-CAPACITY = 256
+CAPACITY = 384
 BARE = "bare"
 ENGINES = ("bls", "in_process")
 GAP_SLOTS, GAP_ROWS = 32, (8, 32)

@@ -33,7 +33,7 @@ PURE_STEPS = 40
 LOOP = {
     "task": "loadtest.engine.endless:load",
     "max_new_tokens": "256",
-    "prefill_chunk": "64",
+    "prefill_chunk": "320",
     "engines": "1",
     "threads": "1",
 }

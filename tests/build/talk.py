@@ -26,7 +26,7 @@ SETTINGS = LoopSettings(
     step_model="think_step",
     engine="in_process",
     slots=3,
-    capacity=512,
+    capacity=768,
     prefill_chunk=8,
     lone_chunk=64,
     max_new_tokens=20,
@@ -115,7 +115,7 @@ def said(sender: fakes.InferenceResponseSender) -> list[int]:
 def engines(count: int, slots: int = 3) -> list[SlotPoolEngine]:
     """Engines that share a store of prefixes."""
     shelf = Shelf()
-    return [SlotPoolEngine(STEP, slots=slots, capacity=512, shelf=shelf) for _ in range(count)]
+    return [SlotPoolEngine(STEP, slots=slots, capacity=768, shelf=shelf) for _ in range(count)]
 
 
 def end_token() -> int:

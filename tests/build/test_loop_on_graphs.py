@@ -78,7 +78,7 @@ def test_conversations_with_cancels_and_little_room_are_answered_as_if_each_were
     engines: list[SlotPoolEngine], lone: SlotPoolEngine, end: int, tokenizer: Tokenizer
 ) -> None:
     random = Random(3)
-    room = 300 * engines[0].pools.token_bytes
+    room = 900 * engines[0].pools.token_bytes
     talk = Talk(engines, end, session_bytes=room)
     people = {name: Conversation(tokenizer, HEARD[:3]) for name in "abcd"}
     for number in range(3):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,27 @@ import torch
 
 from build.fetch import CACHE_VARIABLE, sha256
 from build.smollm import lora, weights
-from build.smollm.dialogs import as_heard, sample
-from build.smollm.menu import ABSENT, DRINKS, FOOD, SIDES, Item, listed
+from build.smollm.dialogs import sample
+from build.smollm.evaluate import QUALITY, judge
+from build.smollm.held_out import CONVERSATIONS
 from build.smollm.model import Llama
-from build.smollm.probes import PROBES, QUALITY, Line, is_right
+from build.smollm.saying import as_heard
 from build.smollm.train_orders import (
+    Prefix,
     Recipe,
     answer_mask,
     batch_at,
     dialog_tokens,
+    logits_of,
     remaining_steps,
 )
+from build.smollm.wares import ABSENT
 from build.smollm.weights import LlamaConfig
+from python_backends.ar_loop.menu import DRINKS, FOOD, SIDES, joined, money
+from python_backends.ar_loop.orders import Order, items_in
+
+MEASURED = 32
+"""Held-out turns that the committed adapters get right. The aim is `evaluate.ENOUGH`, 45."""
 
 TINY = LlamaConfig(2, 4, 2, 32, 48, 64, 1e4, 1e-5)
 
@@ -42,16 +52,46 @@ def test_every_answer_is_one_or_two_short_sentences() -> None:
 
 
 def test_nothing_on_the_menu_is_refused() -> None:
-    assert not set(ABSENT) & set(FOOD + SIDES + DRINKS)
+    assert not set(ABSENT) & {*FOOD, *SIDES, *DRINKS}
 
 
-def test_items_are_said_as_people_say_them() -> None:
-    items = [Item("taco", 2, modifier="no onions"), Item("fries", size="large"), Item("iced tea")]
-    assert listed(items) == "two tacos with no onions, large fries and an iced tea"
+def test_what_the_answers_say_is_what_conversation_code_reads() -> None:
+    rng = random.Random(7)
+    counted = 0
+    for _ in range(500):
+        order = Order()
+        for _, answer in sample(rng):
+            for sentence in answer.split(". "):
+                if found := re.match("(?:Got it,|(?:Sure, )?I added) ([^.]*)", sentence):
+                    assert joined([item.text for item in items_in(found[1])]) == found[1]
+                    counted += 1
+                if found := re.match(
+                    "Sure, I changed (.*) to ([^.]*)|Okay, I removed (.*)", sentence
+                ):
+                    for old in items_in(found[1] or found[3]):
+                        at = order.find(old)
+                        assert at is not None
+                        assert order.items[at].again == (found[1] or found[3])
+                        counted += 1
+            order = order.after(answer)
+    assert counted > 500
+
+
+def test_a_total_is_that_of_the_order() -> None:
+    rng = random.Random(8)
+    totals = 0
+    for _ in range(500):
+        order = Order()
+        for _, answer in sample(rng):
+            if found := re.search(r"total is (\$[\d.]*\d)", answer):
+                assert found[1] == money(order.cents)
+                totals += 1
+            order = order.after(answer)
+    assert totals > 100
 
 
 def test_a_recogniser_may_write_digits() -> None:
-    heard = {as_heard(random.Random(seed), "I'd like two tacos.") for seed in range(50)}
+    heard = {as_heard("I'd like two tacos.", random.Random(seed)) for seed in range(50)}
     assert "I'd like 2 tacos." in heard
     assert "I'd like two tacos." in heard
 
@@ -59,7 +99,7 @@ def test_a_recogniser_may_write_digits() -> None:
 def test_only_answers_and_their_end_are_trained_on() -> None:
     tokenizer = weights.tokenizer()
     dialog = [("Hi.", "Welcome!"), ("Two tacos.", "Got it, two tacos.")]
-    ids = torch.tensor([dialog_tokens(dialog, tokenizer, 192)])
+    ids = torch.tensor([dialog_tokens(dialog, tokenizer, 400)])
     trained = ids[answer_mask(ids, tokenizer)].tolist()
     assert tokenizer.decode(trained, skip_special_tokens=False) == (
         "Welcome!<|im_end|>Got it, two tacos.<|im_end|>"
@@ -69,9 +109,9 @@ def test_only_answers_and_their_end_are_trained_on() -> None:
 def test_a_long_dialog_loses_its_oldest_exchanges_and_keeps_the_system_line() -> None:
     tokenizer = weights.tokenizer()
     dialog = [(f"Line {n}.", "Got it, a taco. Anything else?") for n in range(20)]
-    ids = dialog_tokens(dialog, tokenizer, 192)
+    ids = dialog_tokens(dialog, tokenizer, 400)
     text = tokenizer.decode(ids, skip_special_tokens=False)
-    assert len(ids) <= 192
+    assert len(ids) <= 400
     assert text.startswith("<|im_start|>system")
     assert "Line 0." not in text
     assert text.endswith("Anything else?<|im_end|>")
@@ -102,18 +142,46 @@ def test_merged_adapters_compute_what_attached_ones_do() -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_an_answer_is_right_with_every_word_it_must_have_and_none_it_must_not() -> None:
-    line = Line("Do you have sushi?", ("sorry", "sushi"), ("yes",))
-    assert is_right(line, "Sorry, we don't have sushi.")
-    assert not is_right(line, "Sorry, we don't have pizza.")
-    assert not is_right(line, "Yes, sorry, sushi.")
+def test_the_shared_prefix_gives_the_loss_and_the_gradient_of_whole_prompts() -> None:
+    torch.manual_seed(0)
+    model = Llama(TINY)
+    weight = model.block(0).query.weight
+    whole, shared = torch.tensor([[1, 5, 9, 2, 7, 4, 8], [1, 5, 9, 2, 6, 3, 8]]), [1, 5, 9]
+    mask = torch.ones_like(whole[:, 3:], dtype=torch.bool)
+    grads = []
+    for prefix in (Prefix(model, shared), None):
+        model.zero_grad()
+        if prefix is None:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                hidden, _ = model(whole)
+            logits, expected = model.logits(hidden[:, 3:-1].float().flatten(0, 1)), whole[:, 4:]
+        else:
+            logits, expected = logits_of(model, whole[:, 3:], mask, prefix)
+        loss = torch.nn.functional.cross_entropy(logits, expected.flatten())
+        torch.autograd.backward(loss)
+        if prefix is not None:
+            prefix.backward()
+        assert weight.grad is not None
+        grads.append((float(loss.detach()), weight.grad.float().clone()))
+    torch.testing.assert_close(grads[0][0], grads[1][0], atol=0.01, rtol=0.01)
+    difference = (grads[0][1] - grads[1][1]).norm() / grads[1][1].norm()
+    assert float(difference) < 0.05
 
 
 def test_the_committed_quality_report_is_of_the_committed_adapters() -> None:
     report = json.loads(QUALITY.read_text())
     assert report["adapters_sha256"] == sha256(lora.ADAPTERS)
-    assert report["probes"] == len(PROBES)
-    assert report["passed"] >= 9
+    assert report["turns"] == 50
+    assert report["right"] >= MEASURED
+    assert report["turns_with_invented_items"] == 0
+    rows = [row for conversation in report["held_out"] for row in conversation]
+    assert [row["heard"] for row in rows] == [line.heard for one in CONVERSATIONS for line in one]
+
+
+def test_the_committed_answers_are_judged_again_as_they_were() -> None:
+    report = json.loads(QUALITY.read_text())
+    for lines, rows in zip(CONVERSATIONS, report["held_out"], strict=True):
+        assert judge(lines, [row["answer"] for row in rows]) == rows
 
 
 def test_a_new_adapter_changes_nothing() -> None:
@@ -126,9 +194,11 @@ def test_a_new_adapter_changes_nothing() -> None:
     torch.testing.assert_close(after, before)
 
 
-@pytest.mark.parametrize(("step", "rate"), [(0, 2e-3 / 8), (40, 1e-3), (80, 0.0)])
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 1.2e-4), (90, 1.2e-3), (139, 2.4e-4), (150, 1e-4), (205, 0.0)]
+)
 def test_the_rate_warms_up_and_ends_at_zero(step: int, rate: float) -> None:
-    assert Recipe().rate_at(step) == pytest.approx(rate, abs=1e-5)
+    assert Recipe(steps=205).rate_at(step) == pytest.approx(rate, abs=1e-5)
 
 
 def test_training_resumes_from_its_last_checkpoint(
@@ -139,16 +209,20 @@ def test_training_resumes_from_its_last_checkpoint(
     model = Llama(TINY)
     trained = lora.attach(model)
     optimizer = torch.optim.AdamW(trained)
-    for step in remaining_steps(recipe, model, optimizer):
+    curve: list[dict[str, float]] = []
+    for step in remaining_steps(recipe, model, optimizer, curve):
+        curve.append({"step": step})
         with torch.no_grad():
             trained[0].fill_(step)
         if step == 11:
             break
     fresh = Llama(TINY)
     resumed = lora.attach(fresh)
-    steps = remaining_steps(recipe, fresh, torch.optim.AdamW(resumed))
+    known: list[dict[str, float]] = []
+    steps = remaining_steps(recipe, fresh, torch.optim.AdamW(resumed), known)
     assert next(steps) == 10
+    assert known == curve[:10]
     assert float(resumed[0].detach().max()) == 9.0
     assert list(steps) == [11, 12]
-    other = remaining_steps(Recipe(steps=12), fresh, torch.optim.AdamW(resumed))
+    other = remaining_steps(Recipe(steps=12), fresh, torch.optim.AdamW(resumed), [])
     assert next(other) == 0

@@ -41,7 +41,7 @@ class Prompted:
 
 @pytest.fixture(scope="module")
 def engine() -> SlotPoolEngine:
-    return SlotPoolEngine(REPOSITORY / "think_step" / "1", slots=4, capacity=512)
+    return SlotPoolEngine(REPOSITORY / "think_step" / "1", slots=4, capacity=768)
 
 
 @pytest.fixture(scope="module")
@@ -293,12 +293,12 @@ def test_commands_out_of_order_are_refused(engine: SlotPoolEngine) -> None:
     engine.run(Command(1))
 
 
-@pytest.mark.parametrize(("row", "start", "count"), [(0, 510, 3), (4, 0, 1), (0, 0, 513)])
+@pytest.mark.parametrize(("row", "start", "count"), [(0, 766, 3), (4, 0, 1), (0, 0, 769)])
 def test_what_does_not_fit_the_pool_is_refused(
     engine: SlotPoolEngine, row: int, start: int, count: int
 ) -> None:
     part = Prefill(row, start, np.ones(count, np.int64), is_last=True)
-    with pytest.raises(InvalidInput, match="the pool has 4 rows of 512"):
+    with pytest.raises(InvalidInput, match="the pool has 4 rows of 768"):
         engine.run(Command(0, prefill=part))
 
 

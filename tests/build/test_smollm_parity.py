@@ -7,9 +7,11 @@ import pytest
 from tokenizers import Tokenizer
 
 from build.smollm import weights
+from build.smollm.evaluate import QUALITY, evaluate
 from build.smollm.export import CAPACITY, PORTABLE, merged_model
+from build.smollm.held_out import CONVERSATIONS
 from build.smollm.model import Llama
-from build.smollm.probes import QUALITY
+from build.smollm.talker import Served
 from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper
 
@@ -47,7 +49,7 @@ def test_the_int8_graph_says_what_torch_says_alone_batched_and_in_chunks(
     prompts: list[list[int]], expected: list[list[int]]
 ) -> None:
     path = REPOSITORY / "think_step/1/model.onnx"
-    stepper = Stepper(path, rows=3, capacity=256, context={})
+    stepper = Stepper(path, rows=3, capacity=CAPACITY, context={})
     end = weights.end_token()
     assert stepper.greedy(prompts, end=end, limit=LIMIT, chunk=16) == expected
     for pool in stepper.pools.values():
@@ -86,14 +88,7 @@ def test_the_shipped_tokenizer_is_the_one_of_the_weights() -> None:
 
 
 @pytest.mark.full
-def test_the_int8_graph_holds_every_probe_conversation_as_the_quality_report_has_it() -> None:
+def test_the_exported_graph_takes_orders_as_the_quality_report_has_it() -> None:
     report = json.loads(QUALITY.read_text())
-    stepper = Stepper(REPOSITORY / "think_step/1/model.onnx", rows=1, capacity=CAPACITY, context={})
-    for conversation in report["conversations"]:
-        history: list[Utterance] = []
-        for line in conversation["conversation"]:
-            prompt = prompt_tokens(history, line["heard"], encode)
-            (said,) = stepper.greedy([prompt], end=weights.end_token(), limit=64)
-            assert weights.tokenizer().decode(said) == line["answer"]
-            history.append(Utterance("user", line["heard"]))
-            history.append(Utterance("assistant", line["answer"]))
+    found = evaluate(Served(REPOSITORY / "think_step/1", len(CONVERSATIONS)), lambda _: None)
+    assert found["held"] == report["held_out"]

@@ -20,6 +20,7 @@ from client.responses import TurnChunk, join_pieces
 from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
+from python_backends.ar_loop.menu import money
 from python_backends.errors import Cancelled, InvalidInput, StageError
 from python_backends.speech import VOICES
 from tests.server.asking import asking, chunks_of
@@ -132,6 +133,9 @@ def test_a_conversation_of_five_turns_keeps_its_thread(client: TurnClient) -> No
     assert "pizza" in replies[2]
     assert "small coffee" in replies[3]
     assert len(set(replies)) == 5
+    ordered = {(item.name, item.count) for item in conversation.order.items}
+    assert {("cheeseburger", 2), ("chicken sandwich", 1), ("coffee", 1)} <= ordered
+    assert money(conversation.order.cents) in replies[4]
     forgetful = [reply(list(client.turn(audio.read(path), options=GREEDY))) for path in ORDERS]
     assert replies[0] == forgetful[0]
     assert replies[1:] != forgetful[1:]

@@ -469,6 +469,22 @@ def test_a_conversation_remembers_only_the_pieces_that_arrived() -> None:
     assert [line.text for line in conversation.history] == ["two burgers", "Piece 0."]
 
 
+@pytest.mark.parametrize("kind", [Conversation, AsyncConversation])
+def test_a_conversation_knows_what_has_been_confirmed(
+    kind: type[Conversation] | type[AsyncConversation],
+) -> None:
+    conversation = kind(None)  # type: ignore[arg-type]
+    assert not conversation.order.items
+    conversation.history = [
+        Utterance("user", "Got it, a salad."),
+        Utterance("assistant", "Got it, two tacos and a large Coke. Anything else?"),
+        Utterance("user", "And fries?"),
+        Utterance("assistant", "Sure, what size fries would you like?"),
+    ]
+    assert conversation.order.text == "two tacos and a large Coke"
+    assert conversation.order.cents == 750
+
+
 def test_an_async_conversation_keeps_the_same_history() -> None:
     async def speak(address: str) -> list[Utterance]:
         async with AsyncTurnClient(address) as client:

@@ -1,0 +1,174 @@
+"""The held-out conversations, judged by rules: `python -m build.smollm.evaluate`.
+
+A turn is right when
+* its words are: what it must say is said, what it must not say is not, every newly ordered item is
+  named, and nothing is named that was neither asked for nor ordered (an invented item);
+* the running order, as conversation code reads it from the answer, changes as it should.
+The same turns are put to SmolLM2 without the LoRA.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from build.fetch import replacing, sha256
+from build.smollm import weights
+from build.smollm.export import merged_model
+from build.smollm.held_out import ABSENT as HELD_OUT_ABSENT
+from build.smollm.held_out import CONVERSATIONS, Line
+from build.smollm.lines import canonical
+from build.smollm.lora import ADAPTERS
+from build.smollm.model import Llama
+from build.smollm.talker import Served, Speaker, answers
+from build.smollm.wares import ABSENT
+from python_backends.ar_loop.menu import CHANGES, Item, plural
+from python_backends.ar_loop.orders import Order, any_of, items_in
+
+QUALITY = ADAPTERS.with_name("quality.json")
+
+ENOUGH = 45
+"""Held-out turns that must be right, of 50."""
+
+_ABSENT_NAMES = [name.lower() for name in (*ABSENT, *HELD_OUT_ABSENT)]
+_ABSENT = re.compile(rf"\b({any_of([*_ABSENT_NAMES, *map(plural, _ABSENT_NAMES)])})\b")
+_CHANGES = re.compile(rf"\b({any_of(CHANGES)})\b")
+
+Lines = Sequence[Line]
+
+
+def named(text: str) -> set[str]:
+    """Everything that a text names: items sold, items that are not, and changes."""
+    spoken = canonical(text)
+    found = {item.name for item in items_in(spoken)} | set(_CHANGES.findall(spoken))
+    return found | {name.removesuffix("s") for name in _ABSENT.findall(spoken)}
+
+
+def invented(answer: str, asked: str, order: Order) -> set[str]:
+    """What an answer names that the customer's lines (`asked`) and the order do not."""
+    return named(answer) - named(asked) - named(order.text)
+
+
+def words_are_right(line: Line, answer: str) -> bool:
+    """Whether an answer has what it must and lacks what it must not."""
+    said = answer.lower()
+    new = [item.text.lower() for item in items_in(line.good)] if _orders(line) else []
+    return (
+        all(any(word in said for word in group.split("|")) for group in (*line.says, *new))
+        and not any(word in said for word in line.never)
+        and bool(said)
+    )
+
+
+def _orders(line: Line) -> bool:
+    return line.good.startswith("Got it") or "I added" in line.good
+
+
+def change_of(order: Order, answer: str) -> Counter[Item]:
+    """What an answer adds to the order (above zero) and takes from it (below)."""
+    difference = _counted(order.after(answer))
+    difference.subtract(_counted(order))
+    return Counter({item: count for item, count in difference.items() if count})
+
+
+def _counted(order: Order) -> Counter[Item]:
+    return Counter({item.times(1): item.count for item in order.items})
+
+
+def judge(lines: Lines, said: Sequence[str]) -> list[dict[str, Any]]:
+    """Every turn of one conversation: what was heard and said, and what of it was right."""
+    rows, asked, own, expected = [], "", Order(), Order()
+    for line, answer in zip(lines, said, strict=True):
+        asked = f"{asked}\n{line.heard}"
+        extra = set() if line.menu else invented(answer, asked, own)
+        fits = change_of(own, answer) == change_of(expected, line.good)
+        own, expected = own.after(answer), expected.after(line.good)
+        words = words_are_right(line, answer) and not extra
+        row = {"heard": line.heard, "answer": answer, "right": words and fits}
+        if not row["right"]:
+            row |= {"words": words, "order": fits, "invented": sorted(extra), "good": line.good}
+        rows.append(row)
+    rows[-1]["final_order"] = own.line
+    rows[-1]["final_order_right"] = _counted(own) == _counted(expected)
+    return rows
+
+
+def evaluate(speaker: Speaker, told: Callable[[str], None]) -> dict[str, Any]:
+    """Figures over all conversations, and the conversations themselves under `held`."""
+    heard = [[line.heard for line in lines] for lines in CONVERSATIONS]
+    said = answers(speaker, heard, told)
+    held = [judge(lines, own) for lines, own in zip(CONVERSATIONS, said, strict=True)]
+    rows = [row for conversation in held for row in conversation]
+    return {
+        "turns": len(rows),
+        "right": sum(bool(row["right"]) for row in rows),
+        "right_words": sum(bool(row.get("words", True)) for row in rows),
+        "turns_with_invented_items": sum(bool(row.get("invented")) for row in rows),
+        "conversations": len(held),
+        "final_orders_right": sum(bool(one[-1]["final_order_right"]) for one in held),
+        "held": held,
+    }
+
+
+def plain_model() -> Llama:
+    """SmolLM2 as it was published."""
+    model = Llama(weights.config())
+    model.load_state_dict(weights.state_dict())
+    return model.eval()
+
+
+def evaluate_orders(progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Both models on the held-out turns: flat figures, and what was said.
+
+    `progress` is told every answer, 2 x 50 of them. Figures of the plain model end in `_without`.
+    """
+    with_lora = evaluate(Served.of(merged_model(), len(CONVERSATIONS)), progress)
+    without = evaluate(Served.of(plain_model(), len(CONVERSATIONS)), progress)
+    held, held_without = with_lora.pop("held"), without.pop("held")
+    own = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
+    return {
+        **with_lora,
+        **{f"{name}_without": without[name] for name in own},
+        "held_out": held,
+        "held_out_without": held_without,
+    }
+
+
+def write_quality() -> Path:
+    """Evaluate the committed adapters, and write figures and conversations to weights/orders."""
+    turns = sum(map(len, CONVERSATIONS))
+    with tqdm(total=2 * turns, desc="held-out turns") as bar:
+        found = evaluate_orders(lambda _: bar.update() and None)
+    report = {
+        "model": "SmolLM2-135M-Instruct with the ordering LoRA, the int8 graph as served, greedy",
+        "adapters_sha256": sha256(ADAPTERS),
+        **found,
+    }
+    with replacing(QUALITY) as partial:
+        partial.write_text(json.dumps(report, indent=1) + "\n")
+    return QUALITY
+
+
+def main() -> int:
+    """Show every turn that is wrong; exit status 1 below ENOUGH, or with an invented item."""
+    parser = argparse.ArgumentParser("python -m build.smollm.evaluate", description=__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    torch.set_num_threads(parser.parse_args().threads)
+    print(write_quality())
+    report = json.loads(QUALITY.read_text())
+    for row in (row for conversation in report["held_out"] for row in conversation):
+        if not row["right"]:
+            print(f"wrong  heard: {row['heard']}\n       said: {row['answer']}")
+    print({name: value for name, value in report.items() if isinstance(value, int)})
+    return int(report["right"] < ENOUGH or report["turns_with_invented_items"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
