@@ -64,7 +64,8 @@ class Times:
 
     @property
     def host_ms(self) -> float:
-        """Beyond the graphs, median of the rounds' own; less than 0 by noise at most."""
+        """Beyond the graphs, median of the rounds' own. Where these are replayed in this process
+        it is no better known than a replay is, and may be less than 0."""
         pairs = zip(self.call_ms, self.graph_ms, strict=True)
         return median(call_ms - graph_ms for call_ms, graph_ms in pairs)
 

@@ -29,6 +29,7 @@ from loadtest.stages.flow_pieces import (
     KEYS,
     LOCK,
     MODES,
+    REQUESTS,
     Cell,
     Piece,
     cell_of,
@@ -43,7 +44,6 @@ from loadtest.stages.flow_pieces import (
 
 BURST, POISSON = "burst", "poisson"
 ARRIVALS = (BURST, POISSON)
-REQUESTS = (1, 2, 4, 8, 16)
 JUDGED = 16
 """Requests of the cells whose figures are told; the others are in the detail."""
 

@@ -5,25 +5,22 @@ figures follow from the profile and the pieces, and are the same on every machin
 """
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.device import Profile
-from loadtest.engine.figures import ratio
 from loadtest.stages.flow_graphs import CONDITION
 from loadtest.stages.flow_pieces import (
-    ALONE,
-    INTERLEAVE,
     KEYS,
-    LOCK,
     MODES,
+    REQUESTS,
     Cell,
     Piece,
     cell_of,
     evaluation_times,
+    mode_figures,
     pieces,
     scheduler,
     serve,
@@ -36,7 +33,10 @@ LOADS = (0.8, 1.5)
 """Of what one piece at a time can bear."""
 
 COUNT = 100
-"""Pieces of a run."""
+"""Pieces that come at random."""
+
+AT_ONCE = 0.0
+"""Instead of a load."""
 
 
 class DeviceCalls:
@@ -68,28 +68,30 @@ class DeviceCalls:
 
 
 def on_device(rounds: int) -> dict[str, float | None]:
-    """First chunk p50 and p95 of each scheduler, and the interleaved ones by the locked ones."""
+    """Of each scheduler: first chunk p50 and p95 and pieces/s, and ratios between them."""
     found: dict[str, float | None] = {}
     for keys in KEYS:
-        for load in LOADS:
+        for count, load in (
+            *((count, AT_ONCE) for count in REQUESTS),
+            *((COUNT, x) for x in LOADS),
+        ):
+            where = f"{keys}_load_{load:g}" if load else f"{keys}_burst_n{count}"
             cells = {
-                mode: [_run(mode, keys, load, seed) for seed in range(rounds)] for mode in MODES
+                mode: [_run(mode, keys, count, load, seed) for seed in range(rounds)]
+                for mode in MODES
             }
-            where = f"{keys}_load_{load:g}"
-            for name in ("p50_ms", "p95_ms"):
+            for name in ("p50_ms", "p95_ms", "pieces_per_s"):
                 values = {mode: [getattr(cell, name) for cell in cells[mode]] for mode in MODES}
-                for mode in (LOCK, INTERLEAVE, ALONE):
-                    found[f"flow_device_{mode}_{where}_{name}"] = median(values[mode])
-                by = f"flow_device_interleave_by_lock_{where}_{name.removesuffix('_ms')}"
-                found[by] = ratio(values[INTERLEAVE], values[LOCK])
+                found |= mode_figures("flow_device", where, name, values)
     return found
 
 
-def _run(mode: str, keys: str, load: float, seed: int) -> Cell:
+def _run(mode: str, keys: str, count: int, load: float, seed: int) -> Cell:
     device = DeviceCalls()
-    given = pieces(keys, COUNT, seed)
-    alone_s = [_alone_s(one, device) for one in given]
-    spread(given, sum(alone_s) / COUNT / load, seed)
+    given = pieces(keys, count, seed)
+    if load:
+        alone_s = [_alone_s(one, device) for one in given]
+        spread(given, sum(alone_s) / count / load, seed)
     serve(scheduler(mode, device, device.max_batch), given, device.clock)
     return cell_of(given)
 

@@ -25,6 +25,9 @@ LOCK, INTERLEAVE, ALONE = "lock", "interleave", "alone"
 MODES = (LOCK, INTERLEAVE, ALONE)
 EQUAL, MIXED = "equal", "mixed"
 KEYS = (EQUAL, MIXED)
+REQUESTS = (1, 2, 4, 8, 16)
+"""Pieces of a run whose pieces are counted."""
+
 MAX_FRAMES = 1600
 PATIENCE_S = 0.5
 TICKS = 8

@@ -23,8 +23,8 @@ from loadtest.ledger.palette import (
     styled,
 )
 from loadtest.stages.encoder import Policy
-from loadtest.stages.flow import BURST, POISSON, REQUESTS
-from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MIXED
+from loadtest.stages.flow import BURST, POISSON
+from loadtest.stages.flow_pieces import ALONE, EQUAL, INTERLEAVE, KEYS, LOCK, MIXED, REQUESTS
 from loadtest.stages.hearing_plots import encoders, hearing
 from loadtest.stages.roofline_plot import roofline
 from loadtest.stages.served_modes import REQUESTS as CROWDS

@@ -199,3 +199,15 @@ def test_on_the_device_interleaving_brings_first_chunks_earlier() -> None:
         by_lock = found[f"flow_device_interleave_by_lock_{keys}_load_{load}_p50"]
         assert by_lock is not None
         assert by_lock < (0.9 if keys == MIXED else 1.0)
+
+
+def test_on_the_device_a_crowd_gains_by_sharing_and_a_lone_piece_does_not() -> None:
+    found = on_device(rounds=1)
+    for keys in KEYS:
+        alone, crowd = (
+            found[f"flow_device_lock_by_alone_{keys}_burst_n{count}_pieces_per_s"]
+            for count in (1, 16)
+        )
+        assert alone == pytest.approx(1.0)
+        assert crowd is not None
+        assert crowd > 1.1

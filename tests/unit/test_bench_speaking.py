@@ -15,8 +15,8 @@ from loadtest.sources import source
 from loadtest.stages import bound, hearing, served_modes
 from loadtest.stages.__main__ import BENCH
 from loadtest.stages.encoder import Policy
-from loadtest.stages.flow import ARRIVALS, REQUESTS
-from loadtest.stages.flow_pieces import KEYS, MODES
+from loadtest.stages.flow import ARRIVALS
+from loadtest.stages.flow_pieces import KEYS, MODES, REQUESTS
 from loadtest.stages.onnx_cost import KINDS, Cost
 from loadtest.stages.plots import PICTURES, draw, speaking, window
 from loadtest.stages.reheard import Heard, distance_db, misheard, sentences, word_error_rate
