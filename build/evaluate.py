@@ -1,8 +1,8 @@
-"""`make eval`: how well our own weights speak and take orders: out/eval.json, out/listening.html.
+"""`make eval`: how well our own weights speak and take orders: out/eval.json, and two pages.
 
 python -m build.evaluate                 everything
 python -m build.evaluate --only voice    one of: voice, orders, page
-python -m build.evaluate --record        also writes weights/voice/quality.json
+python -m build.evaluate --record        also writes weights/*/quality.json
 """
 
 import argparse
@@ -10,8 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,17 +20,12 @@ from rich.progress import Progress
 
 from build.fetch import replacing
 from loadtest.load.runner import bars
-from loadtest.seed.figures import Target, at_least
+from loadtest.seed.figures import Target, at_least, at_most
 
 OUT: Final = Path(__file__).parents[1] / "out"
-ORDERS: Final = "build.smollm.evaluate"
 
 Found = tuple[dict[str, Any], dict[str, Target]]
 """Figures, all numbers but `detail`; and what is asked of them."""
-
-
-class NotMeasured(Exception):
-    """Says why."""
 
 
 def voice(progress: Progress) -> Found:
@@ -43,17 +36,21 @@ def voice(progress: Progress) -> Found:
 
 
 def orders(progress: Progress) -> Found:
-    """The thinking half: what it counts, by its names behind `orders_`."""
-    if find_spec(ORDERS) is None:
-        raise NotMeasured(f"there is no {ORDERS}")
-    module = import_module(ORDERS)
-    task = progress.add_task("orders", total=None, told="")
-    found = module.evaluate_orders(lambda _: progress.advance(task))
-    progress.update(task, total=1, completed=1)
-    counts = {key: value for key, value in found.items() if isinstance(value, int | float)}
+    """The thinking half: what it counts, by its names behind `orders_`; out/orders.html."""
+    from build.smollm.evaluate import ANSWERS, ENOUGH, evaluate_orders
+    from build.smollm.page import write_page
+
+    task = progress.add_task("orders", total=ANSWERS, told="")
+    found = evaluate_orders(lambda _: progress.advance(task))
+    write_page(OUT / "orders.html", found)
+    counts = {key: value for key, value in found.items() if isinstance(value, int)}
     told = {key: value for key, value in found.items() if key not in counts}
     figures = {f"orders_{key}": float(value) for key, value in counts.items()}
-    return {**figures, "detail": told}, {"orders_right": at_least(module.ENOUGH)}
+    targets = {
+        "orders_right": at_least(ENOUGH),
+        "orders_turns_with_invented_items": at_most(0),
+    }
+    return {**figures, "detail": told}, targets
 
 
 def page(progress: Progress) -> Found:
@@ -71,7 +68,22 @@ PARTS: Final[dict[str, Callable[[Progress], Found]]] = {
 }
 
 
-def result(found: Mapping[str, Found], missing: Mapping[str, str]) -> dict[str, Any]:
+def record(found: Mapping[str, Found]) -> None:
+    """Keeps what was measured beside the weights that it was measured of."""
+    if "voice" in found:
+        from build.voice.evaluate import record as record_voice
+
+        record_voice(found["voice"][0])
+    if "orders" in found:
+        from build.smollm.evaluate import record as record_orders
+
+        figures = dict(found["orders"][0])
+        told = figures.pop("detail")
+        counts = {name.removeprefix("orders_"): int(count) for name, count in figures.items()}
+        record_orders({**counts, **told})
+
+
+def result(found: Mapping[str, Found]) -> dict[str, Any]:
     """What is written: flat `summary`, `targets` and `met`, then details by part."""
     figures = {name: value for part, _ in found.values() for name, value in part.items()}
     summary = {name: value for name, value in figures.items() if name != "detail"}
@@ -80,7 +92,6 @@ def result(found: Mapping[str, Found], missing: Mapping[str, str]) -> dict[str, 
         "summary": summary,
         "targets": {name: target.words for name, target in asked.items()},
         "met": {name: target.met(summary[name]) for name, target in asked.items()},
-        "not_measured": dict(missing),
         "detail": {name: part["detail"] for name, (part, _) in found.items() if "detail" in part},
     }
 
@@ -95,24 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--record", action="store_true", help="keep figures beside the weights")
     asked = parser.parse_args(arguments)
-    found: dict[str, Found] = {}
-    missing: dict[str, str] = {}
     with bars() as progress:
-        for name in asked.only:
-            try:
-                found[name] = PARTS[name](progress)
-            except NotMeasured as why:
-                missing[name] = str(why)
-    if asked.record and "voice" in found:
-        from build.voice.evaluate import record
-
-        record(found["voice"][0])
-    written = result(found, missing)
+        found = {name: PARTS[name](progress) for name in asked.only}
+    if asked.record:
+        record(found)
+    written = result(found)
     with replacing(OUT / "eval.json") as partial:
         partial.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    shown = {key: written[key] for key in ("summary", "met", "not_measured")}
-    print(json.dumps(shown, indent=2))
-    print(f"{OUT / 'eval.json'}")
+    print(json.dumps({key: written[key] for key in ("summary", "met")}, indent=2))
+    for name in ("eval.json", "orders.html", "listening.html"):
+        if (OUT / name).exists():
+            print(OUT / name)
     return 0 if all(written["met"].values()) else 1
 
 

@@ -4,7 +4,8 @@ A turn is right when
 * its words are: what it must say is said, what it must not say is not, every newly ordered item is
   named, and nothing is named that was neither asked for nor ordered (an invented item);
 * the running order, as conversation code reads it from the answer, changes as it should.
-The same turns are put to SmolLM2 without the LoRA.
+The same turns are put to SmolLM2 without the LoRA, and a second set of conversations with it, whose
+author had not seen what it is trained on.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from build.smollm import weights
 from build.smollm.export import merged_model
 from build.smollm.held_out import ABSENT as HELD_OUT_ABSENT
 from build.smollm.held_out import CONVERSATIONS, Line
+from build.smollm.held_out_again import CONVERSATIONS_AGAIN
 from build.smollm.lines import canonical
 from build.smollm.lora import ADAPTERS
 from build.smollm.model import Llama
@@ -37,6 +39,10 @@ QUALITY = ADAPTERS.with_name("quality.json")
 ENOUGH = 45
 """Held-out turns that must be right, of 50."""
 
+ANSWERS = sum(map(len, (*CONVERSATIONS, *CONVERSATIONS_AGAIN, *CONVERSATIONS)))
+"""That `evaluate_orders` asks for."""
+
+_COUNTED = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
 _ABSENT_NAMES = [name.lower() for name in (*ABSENT, *HELD_OUT_ABSENT)]
 _ABSENT = re.compile(rf"\b({any_of([*_ABSENT_NAMES, *map(plural, _ABSENT_NAMES)])})\b")
 _CHANGES = re.compile(rf"\b({any_of(CHANGES)})\b")
@@ -100,11 +106,15 @@ def judge(lines: Lines, said: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def evaluate(speaker: Speaker, told: Callable[[str], None]) -> dict[str, Any]:
+def evaluate(
+    speaker: Speaker,
+    told: Callable[[str], None],
+    conversations: Sequence[Lines] = CONVERSATIONS,
+) -> dict[str, Any]:
     """Figures over all conversations, and the conversations themselves under `held`."""
-    heard = [[line.heard for line in lines] for lines in CONVERSATIONS]
+    heard = [[line.heard for line in lines] for lines in conversations]
     said = answers(speaker, heard, told)
-    held = [judge(lines, own) for lines, own in zip(CONVERSATIONS, said, strict=True)]
+    held = [judge(lines, own) for lines, own in zip(conversations, said, strict=True)]
     rows = [row for conversation in held for row in conversation]
     return {
         "turns": len(rows),
@@ -125,27 +135,26 @@ def plain_model() -> Llama:
 
 
 def evaluate_orders(progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Both models on the held-out turns: flat figures, and what was said.
+    """Flat figures, and what was said: of the adapters on both sets of conversations, and of the
+    plain model on the first, whose figures end in `_without`; those of the second in `_again`.
 
-    `progress` is told every answer, 2 x 50 of them. Figures of the plain model end in `_without`.
+    `progress` is told every answer, ANSWERS of them.
     """
-    with_lora = evaluate(Served.of(merged_model(), len(CONVERSATIONS)), progress)
-    without = evaluate(Served.of(plain_model(), len(CONVERSATIONS)), progress)
-    held, held_without = with_lora.pop("held"), without.pop("held")
-    own = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
-    return {
-        **with_lora,
-        **{f"{name}_without": without[name] for name in own},
-        "held_out": held,
-        "held_out_without": held_without,
+    ordering = Served.of(merged_model(), len(CONVERSATIONS))
+    found = evaluate(ordering, progress)
+    others = {
+        "again": evaluate(ordering, progress, CONVERSATIONS_AGAIN),
+        "without": evaluate(Served.of(plain_model(), len(CONVERSATIONS)), progress),
     }
+    told = {"held_out": found.pop("held")}
+    for name, other in others.items():
+        found |= {f"{figure}_{name}": other[figure] for figure in _COUNTED}
+        told[f"held_out_{name}"] = other["held"]
+    return {**found, **told}
 
 
-def write_quality() -> Path:
-    """Evaluate the committed adapters, and write figures and conversations to weights/orders."""
-    turns = sum(map(len, CONVERSATIONS))
-    with tqdm(total=2 * turns, desc="held-out turns") as bar:
-        found = evaluate_orders(lambda _: bar.update() and None)
+def record(found: dict[str, Any]) -> Path:
+    """Write what `evaluate_orders` found beside the adapters."""
     report = {
         "model": "SmolLM2-135M-Instruct with the ordering LoRA, the int8 graph as served, greedy",
         "adapters_sha256": sha256(ADAPTERS),
@@ -154,6 +163,12 @@ def write_quality() -> Path:
     with replacing(QUALITY) as partial:
         partial.write_text(json.dumps(report, indent=1) + "\n")
     return QUALITY
+
+
+def write_quality() -> Path:
+    """Evaluate the committed adapters, and write figures and conversations to weights/orders."""
+    with tqdm(total=ANSWERS, desc="held-out turns") as bar:
+        return record(evaluate_orders(lambda _: bar.update() and None))
 
 
 def main() -> int:

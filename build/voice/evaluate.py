@@ -113,7 +113,7 @@ class _Ears:
             key = (way, text, seed)
             if key not in self._heard:
                 sound = self.say(*key) if sounds is None else sounds[seed]
-                self._heard[key] = self._words_of(sound)
+                self._heard[key] = self._words_of(sound, text)
             found.append(Heard(text, self._heard[key]))
         return found
 
@@ -123,13 +123,13 @@ class _Ears:
         found = []
         for seed, text in self._shown(enumerate(texts), len(texts), TEACHER):
             sound = np.asarray(teacher(text, seed=seed), np.float32)
-            found.append(Heard(text, self._words_of(sound)))
+            found.append(Heard(text, self._words_of(sound, text)))
         return found
 
-    def _words_of(self, sound: Sound) -> str:
+    def _words_of(self, sound: Sound, text: str) -> str:
         """As one hears it who was not speaking himself: after some silence. Whisper mishears more
         of what begins at once, and the teacher takes a breath that the server leaves out."""
-        return respelt(self._listener.hear(np.pad(sound, (SILENT_SAMPLES, 0))))
+        return respelt(self._listener.hear(np.pad(sound, (SILENT_SAMPLES, 0))), text)
 
     def sounds(self, way: Way, texts: Sequence[str]) -> list[Sound]:
         """Each text, spoken with its number as seed."""

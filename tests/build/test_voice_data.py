@@ -128,4 +128,8 @@ def test_numbers_are_compared_as_words(number: int, words: str) -> None:
 def test_other_spellings_of_the_same_sounds_are_no_errors() -> None:
     heard = "Dr. Chen had an omelet at 945, from 630 until 11, for 250 people."
     said = "Doctor Chen had an omelette at 9 45, from 6 30 until 11, for 250 people."
-    assert respelt(heard) == said
+    assert respelt(heard, said) == said
+    assert respelt("Sorry about the weight, two.", "Sorry about the wait, too.") == (
+        "Sorry about the wait, too."
+    )
+    assert respelt("It doesn't matter.", "A dozen kinds.") == "It doesn't matter."

@@ -1,16 +1,17 @@
 """What `make eval` measures with: noise, spreads, manners, stretched spectra; what it writes."""
 
-import sys
+import json
 from collections import Counter
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from build import evaluate
+from build.smollm import evaluate as judged
+from build.smollm.evaluate import QUALITY
 from build.voice.evaluate import TARGETS
 from build.voice.listening import spectrogram
 from build.voice.manners import MAKINGS, Manner, manners
@@ -86,39 +87,37 @@ def test_a_longer_vocal_tract_moves_a_peak_down_in_every_part() -> None:
     np.testing.assert_array_equal(stretched(spectra, 1.0), spectra)
 
 
-def test_what_is_written_is_flat_and_says_what_was_not_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = {"voice": ({"a": 1.0, "detail": {"b": []}}, {"a": at_least(2)})}
-    written = evaluate.result(found, {"orders": "absent"})
+def test_what_is_written_is_flat() -> None:
+    written = evaluate.result({"voice": ({"a": 1.0, "detail": {"b": []}}, {"a": at_least(2)})})
     assert written == {
         "summary": {"a": 1.0},
         "targets": {"a": ">= 2"},
         "met": {"a": False},
-        "not_measured": {"orders": "absent"},
         "detail": {"voice": {"b": []}},
     }
-    monkeypatch.setattr(evaluate, "ORDERS", "build.smollm.nowhere")
-    with pytest.raises(evaluate.NotMeasured, match="nowhere"):
-        evaluate.orders(bars())
 
 
-def test_orders_are_told_as_numbers_and_the_rest_as_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_are_told_as_numbers_and_the_rest_as_detail(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report = json.loads(QUALITY.read_text())
+    found = {key: value for key, value in report.items() if key not in ("model", "adapters_sha256")}
+
     def evaluate_orders(progress: Callable[[str], None]) -> dict[str, Any]:
         progress("an answer")
-        return {"right": 46, "turns_with_invented_items": 0, "held_out": [{"said": "x"}]}
+        return found
 
-    other = ModuleType("orders_of_tests")
-    vars(other).update(evaluate_orders=evaluate_orders, ENOUGH=45, __spec__=ModuleSpec("x", None))
-    monkeypatch.setitem(sys.modules, "orders_of_tests", other)
-    monkeypatch.setattr(evaluate, "ORDERS", "orders_of_tests")
+    monkeypatch.setattr(judged, "evaluate_orders", evaluate_orders)
+    monkeypatch.setattr(evaluate, "OUT", tmp_path)
     figures, targets = evaluate.orders(bars())
-    assert figures == {
-        "orders_right": 46.0,
-        "orders_turns_with_invented_items": 0.0,
-        "detail": {"held_out": [{"said": "x"}]},
-    }
-    assert targets["orders_right"].met(figures["orders_right"])
+    assert figures["orders_right"] == found["right"]
+    assert figures["detail"]["held_out"] == found["held_out"]
+    assert set(targets) <= figures.keys()
+    assert found["held_out"][0][0]["answer"] in (tmp_path / "orders.html").read_text()
+
+    monkeypatch.setattr(judged, "QUALITY", tmp_path / "quality.json")
+    evaluate.record({"orders": (figures, targets)})
+    assert json.loads((tmp_path / "quality.json").read_text()) == report
 
 
 def test_every_voice_has_its_targets() -> None:
