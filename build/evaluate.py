@@ -29,10 +29,14 @@ Found = tuple[dict[str, Any], dict[str, Target]]
 
 
 def voice(progress: Progress) -> Found:
-    """The speaking half."""
+    """The speaking half; out/steps.png."""
+    from build.voice.curves import drawn_steps
     from build.voice.evaluate import TARGETS, evaluate_voice
 
-    return evaluate_voice(progress), TARGETS
+    found = evaluate_voice(progress)
+    with replacing(OUT / "steps.png") as partial:
+        partial.write_bytes(drawn_steps(found))
+    return found, TARGETS
 
 
 def orders(progress: Progress) -> Found:
@@ -114,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with replacing(OUT / "eval.json") as partial:
         partial.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")
     print(json.dumps({key: written[key] for key in ("summary", "met")}, indent=2))
-    for name in ("eval.json", "orders.html", "listening.html"):
+    for name in ("eval.json", "orders.html", "steps.png", "listening.html"):
         if (OUT / name).exists():
             print(OUT / name)
     return 0 if all(written["met"].values()) else 1

@@ -1,4 +1,4 @@
-"""What the trainings were like: validation curves as JSON and as a picture beside the weights."""
+"""Pictures: what the trainings were like, beside the weights; what more steps of the flow give."""
 
 import json
 from collections.abc import Mapping
@@ -7,10 +7,14 @@ from typing import Final
 from build.fetch import replacing
 from build.voice.training import History
 from build.voice.weights import FOLDER
+from python_backends.diffusion_lock.solver import SHORTCUT, chosen
+from python_backends.speech import VOICES
 
 HISTORY: Final = FOLDER / "training.json"
 PICTURE: Final = FOLDER / "training.png"
+STEPS_PICTURE: Final = FOLDER / "steps.png"
 
+_STEPS: Final = (1, 2, 4, 8, 16)
 _PANELS: Final = (
     ("prosody_lm", "prosody LM: nats a token", ("duration", "pitch")),
     ("flow_decoder", "flow decoder: squared error of the velocity", ("training", "held_out")),
@@ -52,3 +56,36 @@ def drawn(histories: Mapping[str, History]) -> bytes:
             axes.legend(ncols=2)
             bare(axes)
         return png(figure)
+
+
+def drawn_steps(figures: Mapping[str, float]) -> bytes:
+    """Words misheard, and distance from the most steps, over steps of the flow, as PNG.
+
+    `figures` are those of `evaluate.evaluate_voice`; steps without such a figure have no point.
+    """
+    from matplotlib.figure import Figure
+
+    from loadtest.ledger.palette import bare, png, styled
+
+    with styled():
+        figure = Figure(figsize=(10, 3.6), layout="constrained")
+        words, distance = figure.subplots(1, 2)
+        for voice in VOICES:
+            for axes, name, scale in ((words, "wer", 100), (distance, "distance_db", 1)):
+                points = by_steps(figures, f"voice_{name}_{voice}_")
+                steps, values = zip(*points, strict=True)
+                axes.plot(steps, [scale * value for value in values], "o-", label=voice)
+        for axes, title in ((words, "words misheard, %"), (distance, "dB from 16 steps")):
+            axes.set(title=title, xlabel="steps of the flow decoder", xscale="log")
+            axes.set(xlim=(0.9, 18), ylim=(0, None))
+            axes.set_xticks(_STEPS, [str(steps) for steps in _STEPS], minor=False)
+            axes.minorticks_off()
+            axes.legend()
+            bare(axes)
+        return png(figure)
+
+
+def by_steps(figures: Mapping[str, float], prefix: str) -> list[tuple[int, float]]:
+    """(steps, figure) of what a caller gets who names no solver, where it was measured."""
+    names = ((steps, f"{prefix}{chosen('', SHORTCUT, steps)}_{steps}_steps") for steps in _STEPS)
+    return [(steps, figures[name]) for steps, name in names if name in figures]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from build.fetch import replacing
+from build.voice.curves import STEPS_PICTURE, drawn_steps
 from build.voice.hearing import Listener, respelt
 from build.voice.noisy_turns import heard_in_noise
 from build.voice.spread import spreads
@@ -223,8 +224,11 @@ def _temperatures(ears: _Ears) -> Part:
 
 
 def record(found: Mapping[str, Any]) -> None:
-    """Writes what `evaluate_voice` found beside the weights, as their `quality.json`."""
+    """Writes what `evaluate_voice` found beside the weights, as their `quality.json`, and the
+    picture of its steps."""
     rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in found.items()}
     with replacing(FOLDER / "quality.json") as partial:
         told = json.dumps(rounded, indent=1, ensure_ascii=False)
         partial.write_text(told + "\n", encoding="utf-8")
+    with replacing(STEPS_PICTURE) as picture:
+        picture.write_bytes(drawn_steps(found))

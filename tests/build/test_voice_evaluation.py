@@ -12,13 +12,14 @@ import pytest
 from build import evaluate
 from build.smollm import evaluate as judged
 from build.smollm.evaluate import QUALITY
+from build.voice.curves import by_steps, drawn_steps
 from build.voice.evaluate import TARGETS
 from build.voice.listening import spectrogram
 from build.voice.manners import MAKINGS, Manner, manners
 from build.voice.noisy_turns import KINDS, LEVELS_DB, TURNS, mixed, orders
 from build.voice.speaker import Speaker
 from build.voice.spread import POINTS, duration_spread, f0_of, f0_spread
-from build.voice.weights import stretched
+from build.voice.weights import FOLDER, stretched
 from loadtest.load.runner import bars
 from loadtest.seed.figures import at_least
 from python_backends.speech import BINS, CHANNELS, LATENT, VOICES
@@ -122,6 +123,17 @@ def test_orders_are_told_as_numbers_and_the_rest_as_detail(
 
 def test_every_voice_has_its_targets() -> None:
     assert {f"voice_wer_{voice}" for voice in VOICES} <= TARGETS.keys()
+
+
+def test_the_curve_over_steps_has_what_was_measured_of_what_a_caller_gets() -> None:
+    figures = {
+        "voice_wer_alto_shortcut_2_steps": 0.02,
+        "voice_wer_alto_euler_2_steps": 0.03,
+        "voice_wer_alto_euler_16_steps": 0.01,
+    }
+    assert by_steps(figures, "voice_wer_alto_") == [(2, 0.02), (16, 0.01)]
+    report = json.loads((FOLDER / "quality.json").read_text())
+    assert drawn_steps(report).startswith(b"\x89PNG")
 
 
 def test_a_spectrogram_is_a_picture() -> None:
