@@ -24,12 +24,13 @@ from build.fetch import replacing, sha256
 from build.smollm import weights
 from build.smollm.export import merged_model
 from build.smollm.held_out import ABSENT as HELD_OUT_ABSENT
-from build.smollm.held_out import CONVERSATIONS, Line
-from build.smollm.held_out_again import CONVERSATIONS_AGAIN
+from build.smollm.held_out import CONVERSATIONS
+from build.smollm.held_out_again import ABSENT_AGAIN, CONVERSATIONS_AGAIN
 from build.smollm.lines import canonical
 from build.smollm.lora import ADAPTERS
 from build.smollm.model import Llama
 from build.smollm.talker import Served, Speaker, answers
+from build.smollm.turns import Line
 from build.smollm.wares import ABSENT
 from python_backends.ar_loop.menu import CHANGES, Item, plural
 from python_backends.ar_loop.orders import Order, any_of, items_in
@@ -43,7 +44,7 @@ ANSWERS = sum(map(len, (*CONVERSATIONS, *CONVERSATIONS_AGAIN, *CONVERSATIONS)))
 """That `evaluate_orders` asks for."""
 
 _COUNTED = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
-_ABSENT_NAMES = [name.lower() for name in (*ABSENT, *HELD_OUT_ABSENT)]
+_ABSENT_NAMES = [name.lower() for name in (*ABSENT, *HELD_OUT_ABSENT, *ABSENT_AGAIN)]
 _ABSENT = re.compile(rf"\b({any_of([*_ABSENT_NAMES, *map(plural, _ABSENT_NAMES)])})\b")
 _CHANGES = re.compile(rf"\b({any_of(CHANGES)})\b")
 
@@ -65,16 +66,22 @@ def invented(answer: str, asked: str, order: Order) -> set[str]:
 def words_are_right(line: Line, answer: str) -> bool:
     """Whether an answer has what it must and lacks what it must not."""
     said = answer.lower()
-    new = [item.text.lower() for item in items_in(line.good)] if _orders(line) else []
+    new = [item.text.lower() for item in _newly_ordered(line)]
     return (
-        all(any(word in said for word in group.split("|")) for group in (*line.says, *new))
-        and not any(word in said for word in line.never)
+        all(any(_has(said, word) for word in group.split("|")) for group in (*line.says, *new))
+        and not any(_has(said, word) for word in line.never)
         and bool(said)
     )
 
 
-def _orders(line: Line) -> bool:
-    return line.good.startswith("Got it") or "I added" in line.good
+def _has(said: str, word: str) -> bool:
+    """Whether a word stands in a text, and, of a number, the whole number: $2 is not in $2.50."""
+    return re.search(rf"{re.escape(word)}(?!(?<=\d)\.?\d)", said) is not None
+
+
+def _newly_ordered(line: Line) -> tuple[Item, ...]:
+    adds = line.good.startswith("Got it") or "I added" in line.good
+    return Order().after(line.good).items if adds else ()
 
 
 def change_of(order: Order, answer: str) -> Counter[Item]:

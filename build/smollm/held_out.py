@@ -4,10 +4,21 @@
 them, and `tests/build/test_held_out.py` proves it on every line that training uses.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from build.smollm.lines import canonical, template_of
+from build.smollm.turns import (
+    Line,
+    back,
+    changed,
+    done,
+    elsewhere,
+    first,
+    more,
+    not_sold,
+    removed,
+    total,
+)
 from python_backends.ar_loop.orders import items_in
 
 ABSENT: Final = (
@@ -21,74 +32,18 @@ ABSENT: Final = (
 """What these customers ask for in vain; in training nobody does."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """What a customer says, a good answer, and what any answer must have.
-
-    `says` are lower-case words, with "|" between those of which one is enough; `never` must be
-    missing. The order must change as it does with the good answer. In answer to a question about
-    the menu (`menu`) anything on it may be named.
-    """
-
-    heard: str
-    good: str
-    says: tuple[str, ...] = ()
-    never: tuple[str, ...] = ("sorry",)
-    menu: bool = False
-
-
-def _more(heard: str, added: str) -> Line:
-    return Line(heard, f"Sure, I added {added}. Anything else?")
-
-
-def _first(heard: str, items: str) -> Line:
-    return Line(heard, f"Got it, {items}. Anything else?")
-
-
-def _changed(heard: str, old: str, new: str) -> Line:
-    return Line(heard, f"Sure, I changed {old} to {new}. Anything else?", (new.lower(),))
-
-
-def _removed(heard: str, what: str) -> Line:
-    return Line(heard, f"Okay, I removed {what}. Anything else?", ("removed|took off|taken off",))
-
-
-def _not_sold(heard: str, what: str) -> Line:
-    answer = f"Sorry, we don't have {what}. Would you like something else?"
-    return Line(heard, answer, ("don't have|do not have|don't sell", what), ("yes", "got it"))
-
-
-def _total(heard: str, total: str) -> Line:
-    return Line(heard, f"Your total is {total} so far. Anything else?", (f"{total} |{total}.",))
-
-
-def _done(heard: str, total: str) -> Line:
-    answer = f"Thank you. Your total is {total}. Please pull forward to the window."
-    return Line(heard, answer, (f"{total} |{total}.", "pull forward|window"), ("anything else",))
-
-
-def _back(heard: str, items: str, total: str) -> Line:
-    answer = f"You have {items}. The total is {total}. Anything else?"
-    return Line(heard, answer, (items.lower(), f"{total} |{total}."))
-
-
-def _elsewhere(heard: str) -> Line:
-    answer = "Sorry, I can only take orders. What can I get for you?"
-    return Line(heard, answer, ("only take orders",), ("got it", "don't have"))
-
-
 CONVERSATIONS: Final = (
     (
-        _first(
+        first(
             "Evening! My kids are after two cheeseburgers without pickles and a large Sprite.",
             "two cheeseburgers with no pickles and a large Sprite",
         ),
-        _more("Oh, and throw in a burrito, would you?", "a burrito"),
-        _total("What does my bill look like at the moment?", "$15.50"),
-        _changed(
+        more("Oh, and throw in a burrito, would you?", "a burrito"),
+        total("What does my bill look like at the moment?", "$15.50"),
+        changed(
             "On second thought the Sprite should be a small.", "the large Sprite", "a small Sprite"
         ),
-        _done("Right, we're finished here.", "$14.50"),
+        done("Right, we're finished here.", "$14.50"),
     ),
     (
         Line("Good day to you.", "Welcome! What can I get for you today?", ("what can i get",)),
@@ -98,22 +53,20 @@ CONVERSATIONS: Final = (
             ("coke", "lemonade|tea|coffee"),
             menu=True,
         ),
-        _first(
-            "Then an iced tea with extra ice, medium sized.", "a medium iced tea with extra ice"
-        ),
-        _not_sold("Would clam chowder be possible?", "clam chowder"),
-        _done("Fine, then leave it at the tea.", "$2"),
+        first("Then an iced tea with extra ice, medium sized.", "a medium iced tea with extra ice"),
+        not_sold("Would clam chowder be possible?", "clam chowder"),
+        done("Fine, then leave it at the tea.", "$2"),
     ),
     (
-        _first("We'd love three tacos with extra cheese.", "three tacos with extra cheese"),
-        _not_sold("Is any tiramisu left?", "tiramisu"),
+        first("We'd love three tacos with extra cheese.", "three tacos with extra cheese"),
+        not_sold("Is any tiramisu left?", "tiramisu"),
         Line(
             "How about brownies?",
             "Yes, brownies are $1.50 each. How many would you like?",
             ("brownies|brownie", "how many"),
         ),
-        _more("Make it four of those.", "four brownies"),
-        _back(
+        more("Make it four of those.", "four brownies"),
+        back(
             "Read me back everything, would you?",
             "three tacos with extra cheese and four brownies",
             "$15",
@@ -125,14 +78,14 @@ CONVERSATIONS: Final = (
             "Got it, a hot dog with no mustard. What size onion rings would you like?",
             ("what size", "onion rings"),
         ),
-        _more("I'd go for the large ones.", "large onion rings"),
-        _removed("Hmm, lose the hot dog.", "the hot dog with no mustard"),
-        _more("In its place a fish sandwich with no mayo.", "a fish sandwich with no mayo"),
-        _total("So what am I paying?", "$7.50"),
+        more("I'd go for the large ones.", "large onion rings"),
+        removed("Hmm, lose the hot dog.", "the hot dog with no mustard"),
+        more("In its place a fish sandwich with no mayo.", "a fish sandwich with no mayo"),
+        total("So what am I paying?", "$7.50"),
     ),
     (
-        _elsewhere("Could you tell me who won the election?"),
-        _first(
+        elsewhere("Could you tell me who won the election?"),
+        first(
             "Never mind. Put me down for a veggie burger with extra pickles.",
             "a veggie burger with extra pickles",
         ),
@@ -141,8 +94,8 @@ CONVERSATIONS: Final = (
             "Sure, what else would you like?",
             ("what else|what would you like|what can i get",),
         ),
-        _more("A milkshake, large if you can.", "a large milkshake"),
-        _done("Nah, we're all set.", "$7"),
+        more("A milkshake, large if you can.", "a large milkshake"),
+        done("Nah, we're all set.", "$7"),
     ),
     (
         Line(
@@ -150,26 +103,26 @@ CONVERSATIONS: Final = (
             "A double cheeseburger is $5.50. Would you like one?",
             ("double cheeseburger", "$5.50"),
         ),
-        _first(
+        first(
             "Okay, one of them, but leave off the ketchup.", "a double cheeseburger with no ketchup"
         ),
-        _not_sold("You wouldn't happen to have gyros?", "gyros"),
-        _more("Alright, two large root beers on top of that.", "two large root beers"),
-        _back(
+        not_sold("You wouldn't happen to have gyros?", "gyros"),
+        more("Alright, two large root beers on top of that.", "two large root beers"),
+        back(
             "Come again, what's in my order?",
             "a double cheeseburger with no ketchup and two large root beers",
             "$10.50",
         ),
     ),
     (
-        _first(
+        first(
             "The missus wants a chicken wrap with extra sauce and I fancy a hamburger.",
             "a chicken wrap with extra sauce and a hamburger",
         ),
-        _changed("Bump the hamburger up to two.", "the hamburger", "two hamburgers"),
-        _not_sold("Any chance of mashed potatoes?", "mashed potatoes"),
-        _more("Medium hash browns will do, then.", "medium hash browns"),
-        _done("And that wraps it up.", "$13.50"),
+        changed("Bump the hamburger up to two.", "the hamburger", "two hamburgers"),
+        not_sold("Any chance of mashed potatoes?", "mashed potatoes"),
+        more("Medium hash browns will do, then.", "medium hash browns"),
+        done("And that wraps it up.", "$13.50"),
     ),
     (
         Line(
@@ -177,24 +130,24 @@ CONVERSATIONS: Final = (
             "Sure, what size coffee would you like?",
             ("what size",),
         ),
-        _first("Small one will be fine.", "a small coffee with no sugar"),
-        _more("My daughter would like an ice cream cone as well.", "an ice cream cone"),
-        _elsewhere("Are you any good at algebra?"),
-        _removed("Scrap the ice cream cone, sorry about that.", "the ice cream cone"),
+        first("Small one will be fine.", "a small coffee with no sugar"),
+        more("My daughter would like an ice cream cone as well.", "an ice cream cone"),
+        elsewhere("Are you any good at algebra?"),
+        removed("Scrap the ice cream cone, sorry about that.", "the ice cream cone"),
     ),
     (
-        _first(
+        first(
             "For the office we need six cookies and three large coffees.",
             "six cookies and three large coffees",
         ),
-        _changed("Bring the cookies down to four.", "the six cookies", "four cookies"),
-        _not_sold("Would ravioli be on your list?", "ravioli"),
+        changed("Bring the cookies down to four.", "the six cookies", "four cookies"),
+        not_sold("Would ravioli be on your list?", "ravioli"),
         Line(
             "How many coffees did you put down?",
             "You have three large coffees. Anything else?",
             ("three large coffees",),
         ),
-        _done("Great, wrap it up please.", "$11.50"),
+        done("Great, wrap it up please.", "$11.50"),
     ),
     (
         Line(
@@ -210,13 +163,13 @@ CONVERSATIONS: Final = (
             ("small", "medium", "large"),
             menu=True,
         ),
-        _more("In that case, a medium lemonade.", "a medium lemonade"),
-        _changed(
+        more("In that case, a medium lemonade.", "a medium lemonade"),
+        changed(
             "Swap the lemonade for orange juice of the same size.",
             "the medium lemonade",
             "a medium orange juice",
         ),
-        _done("Thanks, no more for us.", "$6.50"),
+        done("Thanks, no more for us.", "$6.50"),
     ),
 )
 

@@ -10,12 +10,12 @@ from build.smollm.held_out import (
 from build.smollm.held_out import (
     COMBINATIONS,
     CONVERSATIONS,
-    Line,
     changed_items,
     templates,
 )
 from build.smollm.lines import canonical, template_of
 from build.smollm.train_orders import Recipe, dialogs_at, validation_dialogs
+from build.smollm.turns import Line
 from build.smollm.wares import ABSENT
 from python_backends.ar_loop.menu import Item
 from python_backends.ar_loop.orders import Order, items_in
@@ -23,14 +23,6 @@ from python_backends.ar_loop.orders import Order, items_in
 Dialogs = list[list[tuple[str, str]]]
 LINES = [line for conversation in CONVERSATIONS for line in conversation]
 ORDERED = Order().after("Got it, two tacos and a large Coke. Anything else?")
-
-
-@pytest.fixture(scope="module")
-def trained() -> Dialogs:
-    """Every dialog that training uses, and those it is validated with."""
-    recipe = Recipe()
-    steps = [dialog for step in range(recipe.steps) for dialog in dialogs_at(step, recipe)]
-    return [*steps, *validation_dialogs(recipe)]
 
 
 def test_there_are_ten_conversations_of_five_turns() -> None:
@@ -146,6 +138,20 @@ def test_an_item_that_is_confirmed_with_the_wrong_number_is_a_wrong_order() -> N
     rows = judge((good, good), ["Got it, three salads.", "Sure, I added two salads."])
     assert [row["right"] for row in rows] == [True, False]
     assert not rows[-1]["final_order_right"]
+
+
+def test_a_total_is_heard_whole() -> None:
+    line = Line("And the total?", "Your total is $2 so far. Anything else?", ("$2",))
+    right = ("Your total is $2 so far.", "Your total is $2.", "That is $2")
+    assert all(words_are_right(line, answer) for answer in right)
+    wrong = ("Your total is $2.50 so far.", "Your total is $20.", "Your total is $12.")
+    assert not any(words_are_right(line, answer) for answer in wrong)
+
+
+def test_what_is_asked_about_is_not_what_was_ordered() -> None:
+    line = Line("A taco and a Coke.", "Got it, a taco. What size Coke would you like?")
+    assert words_are_right(line, line.good)
+    assert not words_are_right(line, "Sure, what size Coke would you like?")
 
 
 def test_what_an_answer_does_to_the_order_is_counted_by_item() -> None:
