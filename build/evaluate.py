@@ -1,7 +1,7 @@
-"""`make eval`: how well our own weights speak and take orders: out/eval.json, and two pages.
+"""`make eval`: how well our own weights speak and take orders: out/eval.json, and pages to look at.
 
 python -m build.evaluate                 everything
-python -m build.evaluate --only voice    one of: voice, orders, page
+python -m build.evaluate --only voice    one or more of: voice, orders, spoken, page
 python -m build.evaluate --record        also writes weights/*/quality.json
 """
 
@@ -23,6 +23,8 @@ from loadtest.load.runner import bars
 from loadtest.seed.figures import Target, at_least, at_most
 
 OUT: Final = Path(__file__).parents[1] / "out"
+
+WRITTEN: Final = ("eval.json", "orders.html", "conversations.html", "steps.png", "listening.html")
 
 Found = tuple[dict[str, Any], dict[str, Target]]
 """Figures, all numbers but `detail`; and what is asked of them."""
@@ -57,8 +59,15 @@ def orders(progress: Progress) -> Found:
     return {**figures, "detail": told}, targets
 
 
+def spoken(progress: Progress) -> Found:
+    """All of it: the held-out conversations by sound; out/conversations.html."""
+    from build.spoken_orders import evaluate_spoken
+
+    return evaluate_spoken(OUT / "conversations.html", progress), {}
+
+
 def page(progress: Progress) -> Found:
-    """The page to listen to: no figures."""
+    """The page of the voices: no figures."""
     from build.voice.listening import write_page
 
     write_page(OUT / "listening.html", progress)
@@ -68,6 +77,7 @@ def page(progress: Progress) -> Found:
 PARTS: Final[dict[str, Callable[[Progress], Found]]] = {
     "voice": voice,
     "orders": orders,
+    "spoken": spoken,
     "page": page,
 }
 
@@ -118,9 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with replacing(OUT / "eval.json") as partial:
         partial.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")
     print(json.dumps({key: written[key] for key in ("summary", "met")}, indent=2))
-    for name in ("eval.json", "orders.html", "steps.png", "listening.html"):
-        if (OUT / name).exists():
-            print(OUT / name)
+    for path in filter(Path.exists, (OUT / name for name in WRITTEN)):
+        print(path)
     return 0 if all(written["met"].values()) else 1
 
 

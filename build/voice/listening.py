@@ -88,9 +88,14 @@ def _figure(name: str, sound: Sound) -> str:
     seconds = len(sound) / SAMPLE_RATE_HZ
     return (
         f'<figure><img alt="spectrogram" src="data:image/png;base64,{_coded(spectrogram(sound))}">'
-        f'<audio controls preload="none" src="data:audio/ogg;base64,{_coded(_ogg(sound))}"></audio>'
-        f"<figcaption>{html.escape(name)}, {seconds:.1f} s</figcaption></figure>"
+        f"{player(sound)}<figcaption>{html.escape(name)}, {seconds:.1f} s</figcaption></figure>"
     )
+
+
+def player(sound: Sound) -> str:
+    """Controls that play float32 [n] at 24 kHz, with the sound in them."""
+    source = f"data:audio/ogg;base64,{_coded(_ogg(sound))}"
+    return f'<audio controls preload="none" src="{source}"></audio>'
 
 
 def _coded(content: bytes) -> str:

@@ -11,7 +11,9 @@ import pytest
 
 from build import evaluate
 from build.smollm import evaluate as judged
-from build.smollm.evaluate import QUALITY
+from build.smollm.evaluate import QUALITY, judge
+from build.smollm.turns import Line
+from build.spoken_orders import SpokenTurn, conversation_html
 from build.voice.curves import by_steps, drawn_steps
 from build.voice.evaluate import TARGETS
 from build.voice.listening import spectrogram
@@ -134,6 +136,20 @@ def test_the_curve_over_steps_has_what_was_measured_of_what_a_caller_gets() -> N
     assert by_steps(figures, "voice_wer_alto_") == [(2, 0.02), (16, 0.01)]
     report = json.loads((FOLDER / "quality.json").read_text())
     assert drawn_steps(report).startswith(b"\x89PNG")
+
+
+def test_a_spoken_conversation_has_both_sounds_and_marks_what_is_wrong() -> None:
+    line = Line("A taco & a Coke", "Got it, a taco. What size Coke would you like?")
+    sound = np.zeros(2400, np.float32)
+    turns = [
+        SpokenTurn(line, sound, heard, answer, sound, "[Order: a taco. Total: $2.50]")
+        for heard, answer in ((line.heard, line.good), ("A tack oh", "Sorry?"))
+    ]
+    found = conversation_html("One", turns, judge((line, line), [turn.answer for turn in turns]))
+    assert found.count("<audio") == 4
+    assert found.count("reply wrong") == 1
+    assert "A taco &amp; a Coke" in found
+    assert found.count("understood: A tack oh") == 1
 
 
 def test_a_spectrogram_is_a_picture() -> None:
