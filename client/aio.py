@@ -19,8 +19,8 @@ from client.requests import (
     turn_request,
 )
 from client.responses import Transcript, TurnChunk, TurnReader, read_transcript
-from python_backends.ar_loop.prompt import Utterance
 from python_backends.errors import Cancelled
+from python_backends.ordering.prompt import Utterance
 
 
 class AsyncTurnStream(AsyncIterator[TurnChunk]):

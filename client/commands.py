@@ -15,9 +15,9 @@ from client import audio
 from client.record import TurnRecord
 from client.report import TurnReport, figures, require
 from client.turns import TurnChunk, TurnClient, TurnOptions, TurnStream, Utterance
-from python_backends.ar_loop.prompt import parse_history
 from python_backends.ar_loop.text import parts
 from python_backends.errors import InvalidInput, StageError
+from python_backends.ordering.prompt import parse_history
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 DEFAULT_SAMPLE = SAMPLES / "order-1.wav"

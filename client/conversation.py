@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from client.requests import Floats, TurnOptions, new_turn_id
 from client.responses import TurnChunk, join_pieces
-from python_backends.ar_loop.orders import Order, order_after
-from python_backends.ar_loop.prompt import Utterance
+from python_backends.ordering.order import Order, order_after
+from python_backends.ordering.prompt import Utterance
 
 if TYPE_CHECKING:
     from client.turns import AsyncTurnClient, TurnClient

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from client.traceparent import checked, new_traceparent
 from python_backends import wire
-from python_backends.ar_loop.prompt import Utterance
 from python_backends.errors import InvalidInput
+from python_backends.ordering.prompt import Utterance
 
 Floats = npt.NDArray[np.float32]
 Tensors = dict[str, npt.NDArray[Any]]

@@ -28,7 +28,7 @@ from client.requests import (
     turn_request,
 )
 from client.responses import Event, Transcript, TurnChunk, TurnReader, read_transcript
-from python_backends.ar_loop.prompt import Utterance
+from python_backends.ordering.prompt import Utterance
 
 __all__ = [
     "AsyncConversation",

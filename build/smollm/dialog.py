@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from build.smollm.saying import sentence
-from python_backends.ar_loop.menu import Item, joined, money
-from python_backends.ar_loop.orders import Order
+from python_backends.ordering.menu import Item, joined, money
+from python_backends.ordering.order import Order
 
 ANYTHING_ELSE: Final = "Anything else?"
 WHAT: Final = "What can I get for you?"

@@ -7,7 +7,7 @@ from build.smollm.dialog import ANYTHING_ELSE, Dialog
 from build.smollm.dialog_orders import order
 from build.smollm.saying import item_said
 from build.smollm.wares import ABSENT, changes_of, in_general, one_of, random_item
-from python_backends.ar_loop.menu import (
+from python_backends.ordering.menu import (
     DRINKS,
     FOOD,
     SIDES,

@@ -6,7 +6,7 @@ from build.smollm import phrases
 from build.smollm.dialog import ANYTHING_ELSE, Dialog
 from build.smollm.saying import changes_said, items_said
 from build.smollm.wares import ABSENT, in_general, one_of, random_changes, random_items
-from python_backends.ar_loop.menu import (
+from python_backends.ordering.menu import (
     DRINKS,
     FOOD,
     SIDES,

@@ -3,8 +3,8 @@
 from build.smollm import phrases
 from build.smollm.dialog import ANYTHING_ELSE, WELCOME, WHAT, Dialog
 from build.smollm.dialog_orders import order
-from python_backends.ar_loop.menu import FOOD, Item, plural
-from python_backends.ar_loop.orders import Order
+from python_backends.ordering.menu import FOOD, Item, plural
+from python_backends.ordering.order import Order
 
 _LISTS = (
     (phrases.MENU, "We have burgers, sandwiches, tacos, sides and drinks. What would you like?"),

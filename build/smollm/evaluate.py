@@ -32,8 +32,8 @@ from build.smollm.model import Llama
 from build.smollm.talker import Served, Speaker, answers
 from build.smollm.turns import Line
 from build.smollm.wares import ABSENT
-from python_backends.ar_loop.menu import CHANGES, Item, plural
-from python_backends.ar_loop.orders import Order, any_of, items_in
+from python_backends.ordering.menu import CHANGES, Item, plural
+from python_backends.ordering.order import Order, any_of, items_in
 
 QUALITY = ADAPTERS.with_name("quality.json")
 

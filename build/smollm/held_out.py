@@ -19,7 +19,7 @@ from build.smollm.turns import (
     removed,
     total,
 )
-from python_backends.ar_loop.orders import items_in
+from python_backends.ordering.order import items_in
 
 ABSENT: Final = (
     "clam chowder",

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from python_backends.ar_loop.menu import NUMBERS, SIZES, plural
-from python_backends.ar_loop.orders import CHANGE, ITEM, any_of
+from python_backends.ordering.menu import NUMBERS, SIZES, plural
+from python_backends.ordering.order import CHANGE, ITEM, any_of
 
 ALIASES: Final = {
     "french fries": "fries",

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from build.smollm.lines import ALIASES
-from python_backends.ar_loop.menu import (
+from python_backends.ordering.menu import (
     DRINKS,
     NUMBERS,
     SIDES,

@@ -11,7 +11,7 @@ import numpy as np
 from build.smollm import weights
 from build.smollm.export import CAPACITY, save_step
 from build.smollm.model import Llama
-from python_backends.ar_loop.prompt import Utterance, prompt_tokens
+from python_backends.ordering.prompt import Utterance, prompt_tokens
 from python_backends.slot_engine.command import (
     GREEDY,
     MAX_CHUNK,

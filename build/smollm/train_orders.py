@@ -25,7 +25,7 @@ from build.lineage import code_of
 from build.smollm import lora, weights
 from build.smollm.dialogs import sample
 from build.smollm.model import Cache, Llama
-from python_backends.ar_loop.prompt import Utterance, prompt_tokens, system_text
+from python_backends.ordering.prompt import Utterance, prompt_tokens, system_text
 
 CURVE = lora.ADAPTERS.with_name("training.json")
 """Loss and exact answers while it trained; drawn by `build.smollm.curve`."""

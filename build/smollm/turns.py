@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from python_backends.ar_loop.menu import FOOD, money, plural
+from python_backends.ordering.menu import FOOD, money, plural
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import random
 from typing import Final
 
 from build.smollm.held_out import COMBINATIONS
-from python_backends.ar_loop.menu import DRINKS, FOOD, SIDES, SIZES, Item, plural
+from python_backends.ordering.menu import DRINKS, FOOD, SIDES, SIZES, Item, plural
 
 _MEAT = ("turkey", "tuna", "lamb", "salmon", "pulled pork", "egg", "ham", "roast beef", "shrimp")
 _BREAD = ("sandwich", "burger", "wrap")

@@ -22,7 +22,7 @@ from loadtest.engine import step_trace
 from loadtest.engine.bare import ROOT
 from loadtest.engine.figures import mean_context, mean_interval_ms
 from python_backends import wire
-from python_backends.ar_loop.prompt import prompt_tokens
+from python_backends.ordering.prompt import prompt_tokens
 
 HEARD = "Hello there."
 TIMEOUT_S = 120.0

@@ -9,10 +9,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from python_backends.ar_loop.loop import DecodeLoop
-from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import Request
+from python_backends.ordering.prompt import Utterance, prompt_tokens
 from python_backends.scheduling.prefixes import Prefixes
 from python_backends.slot_engine.command import GREEDY, Sampling, Tokens
 from python_backends.slot_engine.engine import SlotPoolEngine

@@ -17,8 +17,8 @@ from build.smollm.lines import canonical, template_of
 from build.smollm.train_orders import Recipe, dialogs_at, validation_dialogs
 from build.smollm.turns import Line
 from build.smollm.wares import ABSENT
-from python_backends.ar_loop.menu import Item
-from python_backends.ar_loop.orders import Order, items_in
+from python_backends.ordering.menu import Item
+from python_backends.ordering.order import Order, items_in
 
 Dialogs = list[list[tuple[str, str]]]
 LINES = [line for conversation in CONVERSATIONS for line in conversation]

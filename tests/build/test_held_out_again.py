@@ -11,8 +11,8 @@ from build.smollm.held_out import changed_items, templates
 from build.smollm.held_out_again import ABSENT_AGAIN, CONVERSATIONS_AGAIN
 from build.smollm.lines import template_of
 from build.smollm.turns import Line
-from python_backends.ar_loop.menu import money
-from python_backends.ar_loop.orders import Order
+from python_backends.ordering.menu import money
+from python_backends.ordering.order import Order
 
 Dialogs = list[list[tuple[str, str]]]
 LINES = [line for conversation in CONVERSATIONS_AGAIN for line in conversation]

@@ -26,8 +26,8 @@ from build.smollm.train_orders import (
 )
 from build.smollm.wares import ABSENT
 from build.smollm.weights import LlamaConfig
-from python_backends.ar_loop.menu import DRINKS, FOOD, SIDES, joined, money
-from python_backends.ar_loop.orders import Order, items_in
+from python_backends.ordering.menu import DRINKS, FOOD, SIDES, joined, money
+from python_backends.ordering.order import Order, items_in
 
 MEASURED = 32
 """Held-out turns that the committed adapters get right. The aim is `evaluate.ENOUGH`, 45."""

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from python_backends.ar_loop.prompt import Utterance, prompt_tokens
 from python_backends.errors import InvalidInput, StageFailed
+from python_backends.ordering.prompt import Utterance, prompt_tokens
 from python_backends.scheduling.continuous import ContinuousBatch, Member, Move
 from python_backends.slot_engine.candidates import CANDIDATES, best_of
 from python_backends.slot_engine.command import GREEDY, Command, Decode, Prefill, Sampling

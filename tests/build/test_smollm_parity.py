@@ -12,7 +12,7 @@ from build.smollm.export import CAPACITY, PORTABLE, merged_model
 from build.smollm.held_out import CONVERSATIONS
 from build.smollm.model import Llama
 from build.smollm.talker import Served
-from python_backends.ar_loop.prompt import Utterance, prompt_tokens
+from python_backends.ordering.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper
 
 LIMIT = 24

@@ -2,7 +2,7 @@
 
 import pytest
 
-from python_backends.ar_loop.menu import (
+from python_backends.ordering.menu import (
     CHANGES,
     DRINKS,
     EXTRA_CENTS,
@@ -15,9 +15,13 @@ from python_backends.ar_loop.menu import (
     money,
     unit_cents,
 )
-from python_backends.ar_loop.orders import (
+from python_backends.ordering.order import (
     LONGEST_REPLY,
+    LONGEST_WRITTEN,
+    MOST_CHANGES,
     MOST_LINES,
+    MOST_OF_ONE,
+    MOST_WRITTEN,
     Order,
     items_in,
     order_after,
@@ -45,7 +49,7 @@ def test_every_item_is_read_as_it_is_said(name: str, count: int) -> None:
 
 def test_several_items_with_several_changes_are_told_apart() -> None:
     items = [
-        Item(name, 2, changes=(change, "no salt"))
+        Item(name, 2, changes=(change, "no sugar"))
         for name, change in zip(FOOD, CHANGES, strict=False)
     ]
     assert items_in(joined([item.text for item in items])) == items
@@ -109,6 +113,47 @@ def test_what_confirms_nothing_changes_nothing(reply: str) -> None:
     assert before.after(reply) == before
 
 
+@pytest.mark.parametrize(
+    ("replies", "text"),
+    [
+        ("Got it, a hot dog with no mustard and no onion rings.", "a hot dog with no mustard"),
+        ("Got it, three tacos. Okay, I removed one taco.", "two tacos"),
+        ("Got it, three tacos. Okay, I removed the tacos.", ""),
+        ("Got it, three tacos. I changed one taco to a burrito.", "two tacos and a burrito"),
+        ("Got it, a taco. I changed the taco to a wrap.", "a taco"),
+        ("Got it, thirteen tacos.", "13 tacos"),
+        ("Got it, a dozen tacos and a couple of salads.", "twelve tacos and two salads"),
+        ("Got it, 100 tacos.", "100 tacos"),
+        ("Got it, 1000 tacos and 1.5 burritos. I added $5 salads.", ""),
+        (
+            "Got it, a taco with no onions, no pickles and extra cheese.",
+            "a taco with no onions and no pickles and extra cheese",
+        ),
+        ("I added a burrito and added two cookies.", "a burrito and two cookies"),
+        (
+            "Got it, a taco. I added a cookie and changed the taco to a salad.",
+            "a salad and a cookie",
+        ),
+        ("Got it, a taco. I removed the taco and added a burrito.", "a burrito"),
+        ("Sorry, I have not added a taco. I haven't added a salad.", ""),
+        ("Got it, a taco and a salad. I removed everything but the taco.", "a taco"),
+        ("I changed the burrito to a salad.", "a salad"),
+        ("Okay, got it, two tacos.", "two tacos"),
+        (
+            "Got it, a taco with no onions and extra cheese. "
+            "I added a taco with extra cheese and no onions.",
+            "two tacos with no onions and extra cheese",
+        ),
+        (
+            "Got it, a Coke with no ice and a taco with no onions and extra cheese.",
+            "a medium Coke with no ice and a taco with no onions and extra cheese",
+        ),
+    ],
+)
+def test_an_order_is_what_the_customer_was_told(replies: str, text: str) -> None:
+    assert Order().after(replies).text == text
+
+
 def test_of_two_lines_of_one_name_the_one_that_is_described_is_meant() -> None:
     cokes = order_after(["Got it, a small Coke and two large Cokes. Anything else?"])
     assert cokes.after("Okay, I removed the small Coke.").text == "two large Cokes"
@@ -145,11 +190,25 @@ def test_the_menu_names_everything_with_its_price() -> None:
 
 
 def test_an_order_without_end_has_a_short_line_and_its_whole_total() -> None:
-    names = list(FOOD)[: MOST_LINES + 3]
+    names = list(FOOD)[: MOST_WRITTEN + 3]
     order = order_after(f"Got it, {Item(name).text}." for name in names)
     assert order.line.startswith("[Order: 4 other items, ")
     assert order.line.endswith(f"Total: {money(sum(FOOD[name] for name in names))}]")
-    assert len(items_in(order.line)) == MOST_LINES - 1
+    assert len(items_in(order.line)) == MOST_WRITTEN - 1
+
+
+def test_an_order_of_long_lines_is_written_in_few_characters() -> None:
+    changes = CHANGES[:MOST_CHANGES]
+    order = Order(tuple(Item(name, 11, changes=changes) for name in list(FOOD)[:MOST_WRITTEN]))
+    assert len(order.line) < LONGEST_WRITTEN + 80
+    assert " other items, " in order.line
+
+
+def test_an_order_has_so_many_lines_and_no_more() -> None:
+    """What a hostile history costs is bounded: each item is compared with so many lines."""
+    pairs = [f"a taco with {one} and {other}" for one in CHANGES for other in CHANGES]
+    order = order_after(f"Got it, {joined(pairs[at : at + 10])}." for at in range(0, 400, 10))
+    assert len(order.items) == MOST_LINES
 
 
 def test_text_of_a_megabyte_is_no_reply_of_ours() -> None:
@@ -158,6 +217,6 @@ def test_text_of_a_megabyte_is_no_reply_of_ours() -> None:
 
 def test_the_same_again_and_again_stays_a_number_that_can_be_said() -> None:
     order = order_after(
-        ["Got it, 99 tacos.", "Sure, I added 99 tacos.", "Sure, I added 0 cookies."]
+        ["Got it, 999 tacos.", "Sure, I added 99 tacos.", "Sure, I added 0 cookies."]
     )
-    assert [item.count for item in order.items] == [99, 1]
+    assert [item.count for item in order.items] == [MOST_OF_ONE, 1]

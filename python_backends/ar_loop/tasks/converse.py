@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from python_backends.ar_loop.prompt import parse_history, prompt_tokens, system_text
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
@@ -15,6 +14,7 @@ from python_backends.bridge.events import now_ns
 from python_backends.bridge.options import Biases, Options
 from python_backends.bridge.tensors import text
 from python_backends.errors import InvalidInput
+from python_backends.ordering.prompt import parse_history, prompt_tokens, system_text
 from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.slot_engine.command import Sampling, Tokens
 

@@ -1,7 +1,7 @@
 """The text an ordering turn is prompted with; trainer and server share this one function.
 
 The system text holds the menu with its prices. Every line of the customer's begins with the order
-that was confirmed before it, and its total, as `orders.py` reads them from the replies: the model
+that was confirmed before it, and its total, as `order.py` reads them from the replies: the model
 can read them back and need not add up. A line's order depends on what came before it alone, so a
 turn's prompt begins with the whole prompt of the turn before, and its KV cache is reused.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from python_backends.ar_loop.menu import menu_text
-from python_backends.ar_loop.orders import MOST_REPLIES, Order
 from python_backends.errors import InvalidInput
+from python_backends.ordering.menu import menu_text
+from python_backends.ordering.order import Order, orders_before
 
 T = TypeVar("T")
 SYSTEM = (
@@ -22,7 +22,11 @@ SYSTEM = (
 )
 MAX_PROMPT_TOKENS = 640
 """Room for the prompt in the LLM's 768-token slot; the rest is the answer's. The system text takes
-270, an exchange 60 to 80."""
+261, an exchange 30 to 70: about six exchanges are kept whole."""
+
+LONGEST_HISTORY = 256_000
+"""Characters of HISTORY: some 2,000 exchanges. The order is read from all of them, which takes 1 ms
+for each 1,000 characters of confirmations."""
 
 LONGEST_TOKEN = 81
 """Characters of the longest token of SmolLM2's vocabulary: what is longer than that many times the
@@ -39,6 +43,10 @@ class Utterance:
 
 def parse_history(history: str) -> list[Utterance]:
     """HISTORY: a JSON list of {"role": "user" | "assistant", "text": str}, oldest first."""
+    if len(history) > LONGEST_HISTORY:
+        raise InvalidInput(
+            f"HISTORY has {len(history)} characters; at most {LONGEST_HISTORY} are accepted"
+        )
     if not history.strip():
         return []
     try:
@@ -65,15 +73,14 @@ def _typed(value: Any, kind: type[T]) -> T:
     return value
 
 
-def _block(role: str, text: str) -> str:
-    """One line of ChatML; control tokens written out in `text` are broken up, so they stay text."""
-    spoken = text.replace("<|", "< |")
-    return f"<|im_start|>{role}\n{spoken}<|im_end|>\n"
+def _block(role: str, text: str, order: str = "") -> str:
+    """One line of ChatML, behind the order where there is one.
 
-
-def _heard_block(order: Order, heard: str) -> str:
-    """A line of the customer's behind the order so far; nobody else writes in square brackets."""
-    return _block("user", f"{order.line}\n{heard.replace('[', '(')}")
+    Control tokens written out in `text` are broken up, so they stay text, and nobody but the order
+    stands in square brackets.
+    """
+    said = text.replace("<|", "< |").replace("[", "(")
+    return f"<|im_start|>{role}\n{order}{said}<|im_end|>\n"
 
 
 def system_text() -> str:
@@ -83,24 +90,28 @@ def system_text() -> str:
 
 def prompt_text(history: Sequence[Utterance], heard: str) -> str:
     """ChatML: system, the history, what was heard, and the opening of the answer."""
-    return _joined(*_blocks(history, heard))
+    return _Lines(history, heard).text(0)
 
 
-def _blocks(history: Sequence[Utterance], heard: str) -> tuple[list[str], str]:
-    """A block for each line of the history, and that of what was heard."""
-    order, blocks = Order(), []
-    oldest_read = len(history) - 2 * MOST_REPLIES
-    for at, line in enumerate(history):
-        if line.role == "user":
-            blocks.append(_heard_block(order, line.text))
-        else:
-            blocks.append(_block(line.role, line.text))
-            order = order.after(line.text) if at >= oldest_read else order
-    return blocks, _heard_block(order, heard)
+class _Lines:
+    """The lines of a prompt, each with the order before it; text is made of those that are tried.
 
+    A line's order depends on what came before it alone, dropped or not.
+    """
 
-def _joined(blocks: Sequence[str], heard: str) -> str:
-    return "".join([system_text(), *blocks, heard, "<|im_start|>assistant\n"])
+    def __init__(self, history: Sequence[Utterance], heard: str) -> None:
+        said = [*history, Utterance("user", heard)]
+        orders = orders_before((line.role, line.text) for line in said)
+        self._lines = list(zip(said, orders, strict=False))
+
+    def text(self, start: int) -> str:
+        """The whole prompt with the history from line `start` on."""
+        blocks = [self._text(line, order) for line, order in self._lines[start:]]
+        return "".join([system_text(), *blocks, "<|im_start|>assistant\n"])
+
+    def _text(self, line: Utterance, order: Order) -> str:
+        own = f"{order.line}\n" if line.role == "user" else ""
+        return _block(line.role, line.text, own)
 
 
 def prompt_tokens(
@@ -119,12 +130,14 @@ def prompt_tokens(
     most = LONGEST_TOKEN * limit
     if len(heard) > most:
         raise InvalidInput(f"the utterance has {len(heard)} characters; at most {most} can fit")
-    blocks, last = _blocks(history, heard)
-    tokens = encode(_joined([], last))
+    lines = _Lines(history, heard)
+    tokens = encode(lines.text(len(history)))
     if len(tokens) > limit:
-        raise InvalidInput(f"the utterance needs {len(tokens)} tokens; at most {limit} fit")
+        own = len(encode(heard))
+        left = max(0, limit - (len(tokens) - own))
+        raise InvalidInput(f"the utterance needs {own} tokens; at most {left} fit")
     for start in reversed(_exchange_starts(history)):
-        text = _joined(blocks[start:], last)
+        text = lines.text(start)
         if len(text) > most or len(longer := encode(text)) > limit:
             break
         tokens = longer
