@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from build.fetch import cache_dir, replacing
 from build.voice.manners import Manner, manners
-from build.voice.teacher import Reading, Teacher, model_path
+from build.voice.teacher import Phonemizer, Reading, Teacher, model_path
 from build.voice.texts import training_texts
 from python_backends.speech import FRAMES_PER_TICK, LATENT, PITCHES, VOICES
 
@@ -107,11 +107,10 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Everything the trainers need, and what describes the voice besides its weights."""
+    """Everything the trainers need."""
 
     utterances: list[Utterance]
     basis: Basis
-    statistics: Statistics
     fingerprint: str
 
     @property
@@ -153,7 +152,7 @@ def load_latents() -> tuple[Basis, Statistics]:
 
 
 def save_latents(basis: Basis, statistics: Statistics) -> None:
-    """Writes LATENTS in float32, atomically."""
+    """Writes LATENTS, atomically: arrays in float32, statistics in float64."""
     arrays = {
         "mean": basis.mean,
         "components": basis.components,
@@ -173,8 +172,12 @@ def _fit_latents(texts: Sequence[str]) -> None:
 
 
 def _fingerprint(texts: Sequence[str]) -> str:
+    """Of all that the corpus is made of: texts and what the front end makes of them, manners, the
+    teacher, the space of the latents."""
     digest = hashlib.sha256(_LAYOUT.encode())
-    digest.update("\n".join(texts).encode())
+    phonemes = Phonemizer()
+    for text in texts:
+        digest.update(f"{text}\n{phonemes(text).tolist()}\n".encode())
     digest.update(repr(manners(len(texts), _MANNERS_SEED)).encode())
     for path in (model_path(), LATENTS):
         digest.update(path.read_bytes())
@@ -262,7 +265,7 @@ def _assemble(stored: dict[str, NDArray[Any]], fingerprint: str) -> Corpus:
             stored["text"], stored["manner"], phonemes, frames, strict=True
         )
     ]
-    return Corpus(utterances, basis, statistics, fingerprint)
+    return Corpus(utterances, basis, fingerprint)
 
 
 def _utterance(read: _Projected, statistics: Statistics) -> Utterance:

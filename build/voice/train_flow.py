@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from build.voice.batches import Padded, stack_padded
 from build.voice.corpus import Corpus, Utterance
 from build.voice.flow_decoder import PHONEME_REACH, FlowDecoder
-from build.voice.training import History, Recipe, Trainer
+from build.voice.training import History, Recipe, Trainer, hash_of_code
 from python_backends.diffusion_lock.frames import frame_positions
 from python_backends.speech import FRAMES_PER_TICK
 
@@ -35,6 +35,7 @@ def train_flow(
     recipe = Recipe(
         "flow_decoder",
         corpus.fingerprint,
+        hash_of_code(train_flow),
         steps or (MORE_STEPS if start else STEPS),
         learning_rate=6e-4 if start else 2e-3,
         warmup_steps=100,

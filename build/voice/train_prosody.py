@@ -11,7 +11,7 @@ from torch.nn import functional
 from build.voice.batches import stack_padded
 from build.voice.corpus import Corpus, Utterance
 from build.voice.prosody_lm import ProsodyLM
-from build.voice.training import History, Recipe, Trainer
+from build.voice.training import History, Recipe, Trainer, hash_of_code
 from python_backends.speech import DURATIONS
 
 STEPS: Final = 3000
@@ -31,6 +31,7 @@ def train_prosody(
     recipe = Recipe(
         "prosody_lm",
         corpus.fingerprint,
+        hash_of_code(train_prosody),
         steps or (MORE_STEPS if start else STEPS),
         learning_rate=6e-4 if start else 1e-3,
         warmup_steps=50,

@@ -25,7 +25,7 @@ from build.voice.train_flow import (
     loss_weights,
     weighted_error,
 )
-from build.voice.training import History, Recipe, Trainer
+from build.voice.training import History, Recipe, Trainer, hash_of_code
 from python_backends.diffusion_lock.solver import SHORTCUT, SHORTCUT_STEPS, stride
 
 STEPS: Final = 1200
@@ -43,6 +43,7 @@ def train_shortcut(
     recipe = Recipe(
         "shortcut",
         corpus.fingerprint,
+        hash_of_code(train_shortcut),
         steps,
         learning_rate=3e-4,
         warmup_steps=50,

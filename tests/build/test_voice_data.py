@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from build.voice import corpus
 from build.voice.corpus import Basis, Statistics, pitch_tokens
 from build.voice.grammar import GRAMMAR, SHARES
 from build.voice.hearing import number_words, respelt, spoken
@@ -101,6 +102,21 @@ def test_the_basis_keeps_what_lies_in_its_components() -> None:
     restored = latent * basis.scale @ basis.components.T + basis.mean
     np.testing.assert_allclose(restored, hidden, atol=0.1)
     assert basis.explained == pytest.approx(1, abs=1e-4)
+
+
+def test_a_corpus_is_known_by_its_texts_and_by_how_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = ["We close at 11 pm.", "Hello."]
+    known = corpus._fingerprint(texts)
+    assert known == corpus._fingerprint(texts) != corpus._fingerprint(texts[::-1])
+
+    class OtherFrontEnd:
+        def __call__(self, text: str) -> np.ndarray:
+            return np.array([0, len(text), 0])
+
+    monkeypatch.setattr(corpus, "Phonemizer", OtherFrontEnd)
+    assert corpus._fingerprint(texts) != known
 
 
 def test_pitch_tokens_are_zero_where_most_of_a_phoneme_is_unvoiced() -> None:

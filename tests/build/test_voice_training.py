@@ -9,15 +9,23 @@ import torch
 from torch import Tensor, nn
 
 from build.fetch import CACHE_VARIABLE
+from build.lineage import code_of
+from build.voice import train_flow, train_prosody, train_shortcut
 from build.voice.batches import stack_padded
-from build.voice.corpus import HELD_OUT, Basis, Corpus, Statistics, Utterance
+from build.voice.corpus import HELD_OUT, Basis, Corpus, Utterance
 from build.voice.flow_decoder import FlowDecoder
 from build.voice.prosody_lm import ProsodyLM
 from build.voice.train_flow import FlowLoss, loss_weights
 from build.voice.train_prosody import cross_entropies
 from build.voice.train_shortcut import ShortcutLoss
-from build.voice.training import HURRY, Recipe, Trainer
+from build.voice.training import HURRY, Recipe, Trainer, hash_of_code
 from python_backends.speech import CHANNELS, LATENT
+
+TRAININGS = {
+    "prosody": train_prosody.train_prosody,
+    "flow": train_flow.train_flow,
+    "shortcut": train_shortcut.train_shortcut,
+}
 
 
 @pytest.fixture
@@ -27,14 +35,20 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def recipe(steps: int) -> Recipe:
-    return Recipe("line", "data", steps, learning_rate=0.1, warmup_steps=2, weight_decay=0.0)
+    return Recipe(
+        "line", "data", "code", steps, learning_rate=0.1, warmup_steps=2, weight_decay=0.0
+    )
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    return sorted((folder / "voice").glob("*.checkpoint.pt"))
 
 
 class Line:
     """Fits y = 3x - 1 with noise; may be interrupted at a step."""
 
-    def __init__(self, stop_after: int = 10**9) -> None:
-        torch.manual_seed(0)
+    def __init__(self, stop_after: int = 10**9, seed: int = 0) -> None:
+        torch.manual_seed(seed)
         self.model = nn.Linear(1, 1)
         self._left = stop_after
 
@@ -59,7 +73,7 @@ def test_training_fits_and_returns_the_averaged_model(cache: Path) -> None:
 def test_an_interrupted_training_goes_on_to_the_same_weights(cache: Path, tmp_path: Path) -> None:
     whole = Line()
     expected = Trainer(recipe(300), whole.model).run(whole).state_dict()
-    (tmp_path / "voice" / "line.checkpoint.pt").unlink()
+    checkpoints(tmp_path)[0].unlink()
     stopped = Line(stop_after=260)
     with pytest.raises(KeyboardInterrupt):
         Trainer(recipe(300), stopped.model).run(stopped)
@@ -77,11 +91,42 @@ def test_a_hurried_parameter_moves_faster(cache: Path) -> None:
     assert moved["bias"] == pytest.approx(HURRY * moved["weight"], rel=1e-3)
 
 
-def test_a_checkpoint_of_another_recipe_is_not_taken_up(cache: Path) -> None:
-    line, again = Line(), Line(stop_after=10)
-    Trainer(recipe(10), line.model).run(line)
+def test_who_is_to_hurry_must_be_there(cache: Path) -> None:
+    with pytest.raises(ValueError, match=r"line has no parameters \['byas'\] to hurry"):
+        Trainer(replace(recipe(1), hurried=("bias", "byas")), Line().model)
+
+
+@pytest.mark.parametrize(
+    ("another", "seed"),
+    [
+        (recipe(11), 0),
+        (replace(recipe(10), data="other data"), 0),
+        (replace(recipe(10), code="other code"), 0),
+        (recipe(10), 1),
+    ],
+    ids=["recipe", "data", "code", "start weights"],
+)
+def test_a_checkpoint_of_another_recipe_data_code_or_start_is_not_taken_up(
+    cache: Path, another: Recipe, seed: int
+) -> None:
+    """Nor lost: each finds its own again."""
+    line, other, stopped = Line(), Line(seed=seed), Line(stop_after=another.steps - 1, seed=seed)
+    expected = Trainer(recipe(10), line.model).run(line).state_dict()
     with pytest.raises(KeyboardInterrupt):
-        Trainer(recipe(11), again.model).run(again)
+        Trainer(another, stopped.model).run(stopped)
+    Trainer(another, other.model).run(other)
+    assert len(checkpoints(cache)) == 2
+    again = Line(stop_after=0)
+    found = Trainer(recipe(10), again.model).run(again).state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_what_is_trained_is_known_by_the_code_behind_it() -> None:
+    files = {name: code_of(function) for name, function in TRAININGS.items()}
+    names = {name: {path.name for path in paths} for name, paths in files.items()}
+    assert names["prosody"] >= {"prosody_lm.py", "layers.py", "training.py", "speech.py"}
+    assert names["shortcut"] >= {"train_flow.py", "flow_decoder.py", "solver.py", "frames.py"}
+    assert len({hash_of_code(function) for function in TRAININGS.values()}) == len(TRAININGS)
 
 
 def corpus() -> Corpus:
@@ -93,7 +138,7 @@ def corpus() -> Corpus:
         phonemes, pitch = rng.integers(0, 178, count), rng.integers(0, 33, count)
         utterances.append(Utterance(str(count), count % 2, phonemes, ticks, pitch, acoustic))
     basis = Basis(np.zeros(1), np.zeros(1), np.ones(LATENT, np.float32), 1.0)
-    return Corpus(utterances, basis, Statistics(5, 1, 4, 6), "")
+    return Corpus(utterances, basis, "")
 
 
 def awake() -> FlowDecoder:
@@ -129,7 +174,7 @@ def test_a_validation_changes_no_training(cache: Path, tmp_path: Path) -> None:
 
     plain, watched = Line(), Line()
     expected = Trainer(recipe(300), plain.model).run(plain).state_dict()
-    (tmp_path / "voice" / "line.checkpoint.pt").unlink()
+    checkpoints(tmp_path)[0].unlink()
     trainer = Trainer(recipe(300), watched.model, validate)
     found = trainer.run(watched).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
