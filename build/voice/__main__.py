@@ -22,6 +22,7 @@ def train(threads: int, *, on: bool = False) -> None:
     from build.voice import weights
     from build.voice.corpus import load_corpus
     from build.voice.curves import write_curves
+    from build.voice.makings import save_makings
     from build.voice.train_flow import train_flow
     from build.voice.train_prosody import train_prosody
     from build.voice.train_shortcut import train_shortcut
@@ -31,13 +32,15 @@ def train(threads: int, *, on: bool = False) -> None:
     prosody, of_prosody = train_prosody(corpus, weights.load_prosody() if on else None)
     flow, of_flow = train_flow(corpus, weights.load_flow() if on else None)
     shortcut, of_shortcut = train_shortcut(corpus, flow)
-    weights.save_voice(prosody, shortcut)
+    weights.save(prosody, weights.PROSODY)
+    weights.save(shortcut, weights.FLOW)
+    save_makings()
     write_curves({"prosody_lm": of_prosody, "flow_decoder": of_flow, "shortcut": of_shortcut})
 
 
 def makings() -> None:
     """Heads of the vocoder and scales of F0."""
-    from build.voice.weights import save_makings
+    from build.voice.makings import save_makings
 
     save_makings()
 

@@ -1,8 +1,4 @@
-"""The training corpus: readings of the teacher, compressed, cached outside the tree.
-
-The space they are compressed to is in git (`latents.safetensors`), so that weights trained on one
-corpus can be trained on with another.
-"""
+"""The training corpus: readings of the teacher, compressed, cached outside the tree."""
 
 import hashlib
 import multiprocessing
@@ -15,77 +11,24 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 
 from build.fetch import cache_dir, replacing
+from build.voice.latents import LATENTS, VOICED_HZ, Basis, Statistics, load_latents, save_latents
 from build.voice.manners import Manner, manners
 from build.voice.teacher import Phonemizer, Reading, Teacher, model_path
 from build.voice.texts import training_texts
-from python_backends.speech import FRAMES_PER_TICK, LATENT, PITCHES, VOICES
+from python_backends.speech import FRAMES_PER_TICK, PITCHES, VOICES
 
 HELD_OUT: Final = 120
 """Readings at the end of the corpus, of the last 60 texts, that no trainer sees."""
 
-LATENTS: Final = Path(__file__).parents[2] / "weights" / "voice" / "latents.safetensors"
-
 _MANNERS_SEED: Final = 7
 _BASIS_TEXTS: Final = 300
-_VOICED_HZ: Final = 60.0
 _LEAST_VOICED_FRAMES: Final = 5
 _PHONEMES: Final = range(4, 220)
 _LAYOUT: Final = "5"
 """Changes when the cached file does."""
-
-
-@dataclass(frozen=True)
-class Basis:
-    """Principal components of the teacher's hidden layer."""
-
-    mean: NDArray[np.float32]
-    """[HIDDEN]."""
-    components: NDArray[np.float32]
-    """[HIDDEN, LATENT], orthonormal columns."""
-    scale: NDArray[np.float32]
-    """[LATENT], standard deviation along each component: latents are divided by it."""
-    explained: float
-    """Share of the variance that the components keep."""
-
-    @classmethod
-    def fit(cls, hidden: NDArray[np.float32]) -> "Basis":
-        """The LATENT largest principal components of [frames, HIDDEN]."""
-        mean = hidden.mean(0)
-        variance, vectors = np.linalg.eigh(np.cov((hidden - mean).T))
-        kept = slice(None, -LATENT - 1, -1)
-        return cls(
-            mean.astype(np.float32),
-            np.ascontiguousarray(vectors[:, kept], np.float32),
-            np.sqrt(variance[kept]).astype(np.float32),
-            float(variance[kept].sum() / variance.sum()),
-        )
-
-    def project(self, hidden: NDArray[np.float32]) -> NDArray[np.float16]:
-        """Normalised latents [T, LATENT] of [T, HIDDEN]."""
-        latent = (hidden - self.mean) @ self.components / self.scale
-        return latent.astype(np.float16)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """How the teacher's F0 is normalised for the flow decoder and binned for the prosody LM; logs
-    of Hz. All voices are modelled in its scale, and brought to their own when they speak."""
-
-    log_f0_mean: float
-    log_f0_std: float
-    pitch_low: float
-    pitch_high: float
-
-    @classmethod
-    def of(cls, f0: NDArray[np.float32]) -> "Statistics":
-        """Statistics of the voiced frames; pitch bins span their 1st to 99th percentile."""
-        logs = np.log(f0[f0 > _VOICED_HZ])
-        low, high = np.percentile(logs, [1, 99])
-        return cls(float(logs.mean()), float(logs.std()), float(low), float(high))
 
 
 @dataclass(frozen=True)
@@ -142,26 +85,6 @@ def load_corpus(workers: int = 2) -> Corpus:
         _record(texts, path, workers)
     with np.load(path) as stored:
         return _assemble(dict(stored), fingerprint)
-
-
-def load_latents() -> tuple[Basis, Statistics]:
-    """The space of the latents, and the scale of F0."""
-    stored = load_file(LATENTS)
-    basis = Basis(stored["mean"], stored["components"], stored["scale"], float(stored["explained"]))
-    return basis, Statistics(*map(float, stored["statistics"]))
-
-
-def save_latents(basis: Basis, statistics: Statistics) -> None:
-    """Writes LATENTS, atomically: arrays in float32, statistics in float64."""
-    arrays = {
-        "mean": basis.mean,
-        "components": basis.components,
-        "scale": basis.scale,
-        "explained": np.array(basis.explained, np.float32),
-        "statistics": np.array(list(vars(statistics).values())),
-    }
-    with replacing(LATENTS) as partial:
-        save_file(arrays, partial)
 
 
 def _fit_latents(texts: Sequence[str]) -> None:
@@ -227,7 +150,7 @@ def _usable(readings: Iterable[_Projected]) -> list[_Projected]:
     return [
         r
         for r in readings
-        if len(r.phonemes) in _PHONEMES and (r.f0 > _VOICED_HZ).sum() >= _LEAST_VOICED_FRAMES
+        if len(r.phonemes) in _PHONEMES and (r.f0 > VOICED_HZ).sum() >= _LEAST_VOICED_FRAMES
     ]
 
 
@@ -270,7 +193,7 @@ def _assemble(stored: dict[str, NDArray[Any]], fingerprint: str) -> Corpus:
 
 def _utterance(read: _Projected, statistics: Statistics) -> Utterance:
     assert FRAMES_PER_TICK * read.ticks.sum() == len(read.f0)
-    voiced = read.f0 > _VOICED_HZ
+    voiced = read.f0 > VOICED_HZ
     log_f0 = np.interp(np.arange(len(voiced)), np.flatnonzero(voiced), np.log(read.f0[voiced]))
     plain = (log_f0 - statistics.log_f0_mean) / statistics.log_f0_std
     melody = read.manner.melody(plain, voiced)

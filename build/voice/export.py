@@ -113,7 +113,7 @@ def export_prosody_step_portable(target: Path) -> None:
 
 
 def export_speech(target: Path) -> None:
-    """How the acoustic stage denormalises F0, bins pitch and advances the phase."""
+    """How the acoustic stage scales F0 and advances the phase."""
     shutil.copyfile(weights.SPEECH, target)
 
 

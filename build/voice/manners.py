@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from build.voice.makings import MAKINGS
 from python_backends.speech import VOICES
 
 _PACES: Final = (0.85, 1.18)
@@ -20,35 +21,6 @@ _LIVELINESS_SPREAD: Final = 0.28
 _REGISTERS: Final = (-0.6, 0.6)
 _REGISTER_SPREAD: Final = 0.25
 """Spreads are standard deviations: of the logarithm of pace and liveliness, and of the register."""
-
-
-@dataclass(frozen=True)
-class Making:
-    """What makes a voice of the teacher's."""
-
-    f0_ratio: float
-    """Its mean F0 by the teacher's."""
-
-    f0_range: float
-    """Its spread of log F0 by the teacher's."""
-
-    formant_ratio: float
-    """Its resonances by the teacher's: below 1 for a longer vocal tract."""
-
-    pace: float
-    """How fast it speaks, by the teacher."""
-
-    gain: float
-    """Of all magnitudes, so that voices are equally loud."""
-
-
-MAKINGS: Final[dict[str, Making]] = {
-    "alto": Making(1.0, 1.0, 1.0, 1.0, 1.0),
-    "baritone": Making(0.6, 0.85, 0.87, 0.93, 0.66),
-}
-"""0.6 makes 115 Hz, an average man's; 0.87 is a woman's vocal tract by a man's, 14.8 cm by 17."""
-
-assert tuple(MAKINGS) == VOICES
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from build.voice import corpus
-from build.voice.corpus import Basis, Statistics, pitch_tokens
+from build.voice.corpus import pitch_tokens
 from build.voice.grammar import GRAMMAR, SHARES
 from build.voice.hearing import number_words, respelt, spoken
+from build.voice.latents import Basis, Statistics
 from build.voice.texts import MADE, MAX_CHARACTERS, expand, training_texts
 from build.voice.unseen import CASES, SENTENCES
 from python_backends.diffusion_lock.frames import frame_positions

@@ -17,11 +17,12 @@ from build.spoken_orders import SpokenTurn, conversation_html
 from build.voice.curves import by_steps, drawn_steps
 from build.voice.evaluate import TARGETS
 from build.voice.listening import spectrogram
-from build.voice.manners import MAKINGS, Manner, manners
+from build.voice.makings import MAKINGS, stretched
+from build.voice.manners import Manner, manners
 from build.voice.noisy_turns import KINDS, LEVELS_DB, TURNS, mixed, orders
 from build.voice.speaker import Speaker
 from build.voice.spread import POINTS, duration_spread, f0_of, f0_spread
-from build.voice.weights import FOLDER, stretched
+from build.voice.weights import FOLDER
 from loadtest.load.runner import bars
 from loadtest.seed.figures import at_least
 from python_backends.speech import BINS, CHANNELS, LATENT, VOICES

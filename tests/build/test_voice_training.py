@@ -12,8 +12,9 @@ from build.fetch import CACHE_VARIABLE
 from build.lineage import code_of
 from build.voice import train_flow, train_prosody, train_shortcut
 from build.voice.batches import stack_padded
-from build.voice.corpus import HELD_OUT, Basis, Corpus, Utterance
+from build.voice.corpus import HELD_OUT, Corpus, Utterance
 from build.voice.flow_decoder import FlowDecoder
+from build.voice.latents import Basis
 from build.voice.prosody_lm import ProsodyLM
 from build.voice.train_flow import FlowLoss, loss_weights
 from build.voice.train_prosody import cross_entropies
