@@ -5,7 +5,7 @@ how the answer sounds. Every reply is judged by the same rules; the page has bot
 """
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +14,15 @@ import numpy as np
 from hibari import Hibari
 from rich.progress import Progress
 
-from build.fetch import replacing
+from build import pages
+from build.pages import Sound, player
 from build.smollm.evaluate import judge
 from build.smollm.held_out import CONVERSATIONS
 from build.smollm.turns import Line
-from build.voice.listening import Sound, player
 from client.audio import HEARD_RATE_HZ, resample
 from client.conversation import Conversation
 from client.requests import TurnOptions
-from client.responses import join_pieces
+from client.responses import TurnChunk, join_pieces
 from client.turns import TurnClient
 from deploy.launcher import Server
 from deploy.settings import Settings
@@ -30,18 +30,18 @@ from loadtest.stages.reheard import Heard, word_error_rate
 from python_backends.errors import StageError
 from python_backends.speech import SAMPLE_RATE_HZ, VOICES
 
+Row = dict[str, Any]
+"""A turn, as `judge` has it."""
+
 _STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:800px;color:#222}"
-    "h2{font-size:1.05em;margin:2.5em 0 .6em}p{margin:.2em 0}audio{height:32px;width:100%}"
     ".said,.reply{border-radius:10px;padding:.5em .8em;margin:.5em 0;width:75%}"
-    ".said{background:#f1f1f1}.reply{background:#e8f5e9;margin-left:auto}"
-    ".wrong{background:#fdecea}small{color:#666}"
+    ".said{background:#f1f1f1}.reply{background:#e8f5e9;margin-left:auto}.wrong{background:#fdecea}"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class SpokenTurn:
-    """One exchange: sounds at 24 kHz, what was heard, and the answer."""
+    """One exchange: what was said, what was heard of it, and the answer as far as it came."""
 
     line: Line
     spoken: Sound
@@ -49,75 +49,75 @@ class SpokenTurn:
     answer: str
     reply: Sound
     order: str
+    error: str = ""
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What readers of the figures may want to know besides the judgement."""
+        return {"understood": self.heard} | ({"error": self.error} if self.error else {})
 
 
 def evaluate_spoken(path: Path, progress: Progress) -> dict[str, Any]:
     """Figures by name and `detail`; the page is written to `path`."""
-    told, parts = [], []
-    everything: list[SpokenTurn] = []
     task = progress.add_task("spoken orders", total=sum(map(len, CONVERSATIONS)), told="")
+    customer, turns, rows, parts = Hibari(threads=1), list[SpokenTurn](), list[Row](), list[str]()
     with Server(Settings()) as server, TurnClient(server.grpc_address) as client:
         for number, lines in enumerate(CONVERSATIONS):
-            voice = VOICES[number % len(VOICES)]
-            turns = []
-            for turn in _spoken(client, lines, voice, seed=number):
-                turns.append(turn)
+            options = TurnOptions(voice=VOICES[number % len(VOICES)], seed=number)
+            own = []
+            for turn in _spoken(client, customer, lines, options):
+                own.append(turn)
                 progress.advance(task)
-            rows = judge(lines, [turn.answer for turn in turns])
-            told.append(
-                [{**row, "understood": t.heard} for row, t in zip(rows, turns, strict=True)]
-            )
-            parts.append(conversation_html(f"Conversation {number + 1}, {voice}", turns, rows))
-            everything += turns
-    with replacing(path) as partial:
-        partial.write_text(_page(parts), encoding="utf-8")
-    rows = [row for conversation in told for row in conversation]
+            judged = judge(lines, [turn.answer for turn in own])
+            title = f"Conversation {number + 1}, {options.voice}"
+            parts.append(conversation_html(title, own, judged))
+            rows += [row | turn.told for row, turn in zip(judged, own, strict=True)]
+            turns += own
+    right = sum(row["right"] for row in rows)
+    about = (
+        f"<p>Customers (hibari) speak to the server: grey is what they say, with what was "
+        f"understood of it; green is the answer, red one that is not right: {right} of "
+        f"{len(rows)} are. Training has seen none of it.</p>"
+    )
+    body = about + "".join(parts)
+    pages.write_page(path, "Ordering by voice", body, style=_STYLE, width=800)
     return {
         "spoken_turns": float(len(rows)),
-        "spoken_right": float(sum(row["right"] for row in rows)),
-        "spoken_wer_of_customers": word_error_rate(
-            [Heard(t.line.heard, t.heard) for t in everything]
-        ),
-        "detail": {"conversations": told},
+        "spoken_right": float(right),
+        "spoken_failed": float(sum(bool(turn.error) for turn in turns)),
+        "spoken_wer": word_error_rate([Heard(turn.line.heard, turn.heard) for turn in turns]),
+        "detail": {"conversations": rows},
     }
 
 
-def _spoken(client: TurnClient, lines: Sequence[Line], voice: str, seed: int) -> list[SpokenTurn]:
-    """One conversation; a turn that fails has no answer, and the next one goes on."""
-    customer, found = Hibari(threads=1), []
+def _spoken(
+    client: TurnClient, customer: Hibari, lines: Sequence[Line], options: TurnOptions
+) -> Iterator[SpokenTurn]:
+    """One conversation; after a turn that fails the next one goes on with what had arrived."""
     conversation = Conversation(client)
     for line in lines:
-        spoken = np.asarray(customer(line.heard, seed=seed), np.float32)
-        audio = resample(spoken, SAMPLE_RATE_HZ, HEARD_RATE_HZ)
+        spoken = np.asarray(customer(line.heard, seed=options.seed), np.float32)
+        chunks, error = list[TurnChunk](), ""
         try:
-            chunks = list(conversation.turn(audio, options=TurnOptions(voice=voice, seed=seed)))
-        except StageError:
-            chunks = []
-        found.append(
-            SpokenTurn(
-                line,
-                spoken,
-                heard=chunks[0].heard if chunks else "",
-                answer=join_pieces(chunk.text for chunk in chunks),
-                reply=np.concatenate([np.zeros(1, np.float32), *(c.speech for c in chunks)]),
-                order=conversation.order.line,
-            )
+            for chunk in conversation.turn(
+                resample(spoken, SAMPLE_RATE_HZ, HEARD_RATE_HZ), options=options
+            ):
+                chunks.append(chunk)
+        except StageError as fault:
+            error = str(fault)
+        nothing = np.zeros(0, np.float32)
+        yield SpokenTurn(
+            line,
+            spoken,
+            heard=chunks[0].heard if chunks else "",
+            answer=join_pieces(chunk.text for chunk in chunks),
+            reply=np.concatenate([nothing, *(chunk.speech for chunk in chunks)]),
+            order=conversation.order.line,
+            error=error,
         )
-    return found
 
 
-def _page(conversations: Sequence[str]) -> str:
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Ordering by voice</title>'
-        f"<style>{_STYLE}</style><h1>Ordering by voice</h1><p>Customers (hibari) speak to the "
-        "server; grey is what they say, with what was understood; green is the answer, red one "
-        f"that is not right. Training has seen none of it.</p>{''.join(conversations)}"
-    )
-
-
-def conversation_html(
-    title: str, turns: Sequence[SpokenTurn], rows: Sequence[dict[str, Any]]
-) -> str:
+def conversation_html(title: str, turns: Sequence[SpokenTurn], rows: Sequence[Row]) -> str:
     """Both sides of a conversation with their sounds; what is not right is marked."""
     parts = [f"<h2>{html.escape(title)}</h2>"]
     for turn, row in zip(turns, rows, strict=True):
@@ -127,6 +127,6 @@ def conversation_html(
             f'<div class="said">{html.escape(turn.line.heard)}{player(turn.spoken)}'
             f"<small>{html.escape(understood)}</small></div>"
             f'<div class="{kind}">{html.escape(turn.answer)}{player(turn.reply)}'
-            f"<small>{html.escape(turn.order)}</small></div>"
+            f"<small>{html.escape(turn.error or turn.order)}</small></div>"
         )
     return "".join(parts)

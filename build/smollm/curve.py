@@ -13,7 +13,7 @@ PICTURE = CURVE.with_suffix(".png")
 
 def draw() -> Path:
     """Loss of every step, and at the marks loss and exact answers on dialogs not trained on."""
-    points = json.loads(CURVE.read_text())
+    points = json.loads(CURVE.read_text())["points"]
     steps = [point for point in points if "loss" in point]
     marks = [point for point in points if "validation_loss" in point]
     figure = Figure(figsize=(7, 3.6), layout="constrained")

@@ -2,7 +2,8 @@
 
 A turn is right when
 * its words are: what it must say is said, what it must not say is not, every newly ordered item is
-  named, and nothing is named that was neither asked for nor ordered (an invented item);
+  named, and nothing is named that was neither asked for nor ordered, and nothing confirmed that is
+  not sold (an invented item);
 * the running order, as conversation code reads it from the answer, changes as it should.
 The same turns are put to SmolLM2 without the LoRA, and a second set of conversations with it, whose
 author had not seen what it is trained on.
@@ -29,11 +30,11 @@ from build.smollm.held_out_again import ABSENT_AGAIN, CONVERSATIONS_AGAIN
 from build.smollm.lines import canonical
 from build.smollm.lora import ADAPTERS
 from build.smollm.model import Llama
-from build.smollm.talker import Served, Speaker, answers
+from build.smollm.talker import Served, answers
 from build.smollm.turns import Line
 from build.smollm.wares import ABSENT
-from python_backends.ordering.menu import CHANGES, Item, plural
-from python_backends.ordering.order import Order, any_of, items_in
+from python_backends.ordering.menu import CHANGES, DRINKS, FOOD, SIDES, Item, plural
+from python_backends.ordering.order import ITEM, Order, any_of, clauses, items_in
 
 QUALITY = ADAPTERS.with_name("quality.json")
 
@@ -43,9 +44,16 @@ ENOUGH = 45
 ANSWERS = sum(map(len, (*CONVERSATIONS, *CONVERSATIONS_AGAIN, *CONVERSATIONS)))
 """That `evaluate_orders` asks for."""
 
-_COUNTED = ("right", "right_words", "turns_with_invented_items", "final_orders_right")
+_COUNTED = ("turns", "right", "right_words", "turns_with_invented_items", "final_orders_right")
 _ABSENT_NAMES = [name.lower() for name in (*ABSENT, *HELD_OUT_ABSENT, *ABSENT_AGAIN)]
 _ABSENT = re.compile(rf"\b({any_of([*_ABSENT_NAMES, *map(plural, _ABSENT_NAMES)])})\b")
+_ON_MENU = {*FOOD, *SIDES, *DRINKS}
+_PLAIN = {
+    *("the", "a", "an", "and", "to", "with", "of", "for", "everything", "it", "that", "your"),
+    *("order", "you"),
+}
+"""Words that name nothing."""
+
 _CHANGES = re.compile(rf"\b({any_of(CHANGES)})\b")
 
 Lines = Sequence[Line]
@@ -54,13 +62,26 @@ Lines = Sequence[Line]
 def named(text: str) -> set[str]:
     """Everything that a text names: items sold, items that are not, and changes."""
     spoken = canonical(text)
-    found = {item.name for item in items_in(spoken)} | set(_CHANGES.findall(spoken))
-    return found | {name.removesuffix("s") for name in _ABSENT.findall(spoken)}
+    sold = [found.span() for found in ITEM.finditer(spoken)]
+    absent = [
+        found[1].removesuffix("s")
+        for found in _ABSENT.finditer(spoken)
+        if not any(start <= found.start() and found.end() <= end for start, end in sold)
+    ]
+    return {item.name for item in items_in(spoken)} | set(_CHANGES.findall(spoken)) | set(absent)
 
 
 def invented(answer: str, asked: str, order: Order) -> set[str]:
-    """What an answer names that the customer's lines (`asked`) and the order do not."""
-    return named(answer) - named(asked) - named(order.text)
+    """What an answer names that the customer's lines (`asked`) and the order do not, and what it
+    confirms that nobody sells, word by word."""
+    return (named(answer) | _unsold(answer)) - named(asked) - named(order.text)
+
+
+def _unsold(answer: str) -> set[str]:
+    """Words of the answer's confirmations that are neither items nor changes nor say how many."""
+    left = (ITEM.sub(" ", canonical(what)) for _, what in clauses(answer))
+    words = {word for text in left for word in re.findall(r"[a-z']+", text)}
+    return words - _PLAIN
 
 
 def words_are_right(line: Line, answer: str) -> bool:
@@ -100,7 +121,7 @@ def judge(lines: Lines, said: Sequence[str]) -> list[dict[str, Any]]:
     rows, asked, own, expected = [], "", Order(), Order()
     for line, answer in zip(lines, said, strict=True):
         asked = f"{asked}\n{line.heard}"
-        extra = set() if line.menu else invented(answer, asked, own)
+        extra = invented(answer, asked, own) - (_ON_MENU if line.menu else set())
         fits = change_of(own, answer) == change_of(expected, line.good)
         own, expected = own.after(answer), expected.after(line.good)
         words = words_are_right(line, answer) and not extra
@@ -114,13 +135,13 @@ def judge(lines: Lines, said: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def evaluate(
-    speaker: Speaker,
+    served: Served,
     told: Callable[[str], None],
     conversations: Sequence[Lines] = CONVERSATIONS,
 ) -> dict[str, Any]:
     """Figures over all conversations, and the conversations themselves under `held`."""
     heard = [[line.heard for line in lines] for lines in conversations]
-    said = answers(speaker, heard, told)
+    said = answers(served, heard, told)
     held = [judge(lines, own) for lines, own in zip(conversations, said, strict=True)]
     rows = [row for conversation in held for row in conversation]
     return {

@@ -173,9 +173,6 @@ CONVERSATIONS: Final = (
     ),
 )
 
-_SPOKEN_CHANGES = (("coffee", "no sugar"), ("double cheeseburger", "no ketchup"))
-"""Ordered in words that name item and change apart."""
-
 
 def changed_items(text: str) -> set[tuple[str, str]]:
     """Every item with each of its changes that a text names."""
@@ -183,8 +180,7 @@ def changed_items(text: str) -> set[tuple[str, str]]:
 
 
 COMBINATIONS: Final = frozenset(
-    {pair for lines in CONVERSATIONS for line in lines for pair in changed_items(line.good)}
-    | set(_SPOKEN_CHANGES)
+    pair for lines in CONVERSATIONS for line in lines for pair in changed_items(line.good)
 )
 """(item, change) that training leaves out."""
 

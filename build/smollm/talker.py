@@ -4,7 +4,6 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -32,13 +31,6 @@ def encode(text: str) -> list[int]:
     return list(weights.tokenizer().encode(text, add_special_tokens=False).ids)
 
 
-class Speaker(Protocol):
-    """Anything that continues prompts greedily, the n-th always of the n-th conversation."""
-
-    def greedy(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The tokens of each answer, without the one that ends it."""
-
-
 class Served:
     """A row of the engine's pool for each conversation; all of them are decoded together."""
 
@@ -56,7 +48,7 @@ class Served:
             return cls(Path(folder), rows)
 
     def greedy(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """See Speaker."""
+        """The tokens of each answer, the n-th of the n-th row, without the one that ends it."""
         last = [self._prefilled(row, list(prompt)) for row, prompt in enumerate(prompts)]
         said: list[list[int]] = [[] for _ in prompts]
         end, rows = weights.end_token(), len(prompts)
@@ -95,7 +87,7 @@ class Served:
 
 
 def answers(
-    speaker: Speaker, conversations: Sequence[Sequence[str]], told: Callable[[str], None]
+    served: Served, conversations: Sequence[Sequence[str]], told: Callable[[str], None]
 ) -> list[list[str]]:
     """The answers to conversations of equal length; a model's own earlier ones are its history.
 
@@ -106,7 +98,7 @@ def answers(
     for lines in zip(*conversations, strict=True):
         pairs = zip(histories, lines, strict=True)
         prompts = [prompt_tokens(history, heard, encode) for history, heard in pairs]
-        for row, tokens in enumerate(speaker.greedy(prompts)):
+        for row, tokens in enumerate(served.greedy(prompts)):
             answer = weights.tokenizer().decode(tokens).strip()
             told(answer)
             found[row].append(answer)

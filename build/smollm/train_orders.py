@@ -10,7 +10,8 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def answer_mask(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
 def dialogs_at(step: int, recipe: Recipe) -> list[list[tuple[str, str]]]:
     """One step's dialogs; those of the validation are drawn again."""
     rng = random.Random(f"{recipe.seed}/{step}")
-    known = {repr(dialog) for dialog in validation_dialogs(recipe)}
+    known = _held_back(recipe)
     found: list[list[tuple[str, str]]] = []
     while len(found) < recipe.batch:
         dialog = sample(rng)
@@ -113,6 +114,11 @@ def validation_dialogs(recipe: Recipe) -> list[list[tuple[str, str]]]:
         if len(dialog) >= 3:
             found.append(dialog)
     return found
+
+
+@cache
+def _held_back(recipe: Recipe) -> frozenset[str]:
+    return frozenset(repr(dialog) for dialog in validation_dialogs(recipe))
 
 
 def batches(
@@ -195,13 +201,22 @@ def train(recipe: Recipe | None = None) -> Path:
     with replacing(lora.ADAPTERS) as partial:
         lora.save(lora.adapter_state(model), partial)
     with replacing(CURVE) as partial:
-        partial.write_text(json.dumps([rounded(point) for point in curve], indent=0) + "\n")
+        partial.write_text(json.dumps(account(recipe, curve), indent=0) + "\n")
     return lora.ADAPTERS
 
 
-def rounded(point: dict[str, float]) -> dict[str, float]:
-    """A point of the curve as it is kept."""
-    return {name: round(value, 4) for name, value in point.items()}
+def account(recipe: Recipe, curve: list[dict[str, float]]) -> dict[str, Any]:
+    """What is kept of a training: its recipe, a digest of what it trained on, and its curve."""
+    points = [{name: round(value, 4) for name, value in point.items()} for point in curve]
+    return {"recipe": asdict(recipe), "dialogs_sha256": dialogs_digest(recipe), "points": points}
+
+
+def dialogs_digest(recipe: Recipe) -> str:
+    """Of every dialog that a recipe trains on."""
+    digest = hashlib.sha256()
+    for step in range(recipe.steps):
+        digest.update(repr(dialogs_at(step, recipe)).encode())
+    return digest.hexdigest()
 
 
 @torch.no_grad()

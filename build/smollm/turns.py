@@ -22,72 +22,87 @@ class Line:
 
 
 def more(heard: str, added: str) -> Line:
+    """Something more is ordered."""
     return Line(heard, f"Sure, I added {added}. Anything else?")
 
 
 def first(heard: str, items: str) -> Line:
+    """The first of an order."""
     return Line(heard, f"Got it, {items}. Anything else?")
 
 
 def changed(heard: str, old: str, new: str) -> Line:
+    """A line of the order becomes another one."""
     return Line(heard, f"Sure, I changed {old} to {new}. Anything else?", (new.lower(),))
 
 
 def removed(heard: str, what: str) -> Line:
-    return Line(heard, f"Okay, I removed {what}. Anything else?", ("removed|took off|taken off",))
+    """A line is taken off."""
+    return Line(heard, f"Okay, I removed {what}. Anything else?", ("removed",))
 
 
 def not_sold(heard: str, what: str) -> Line:
+    """Asked for in vain."""
     answer = f"Sorry, we don't have {what}. Would you like something else?"
     return Line(heard, answer, ("don't have|do not have|don't sell", what), ("yes", "got it"))
 
 
-def total(heard: str, total: str) -> Line:
-    return Line(heard, f"Your total is {total} so far. Anything else?", (total,))
+def total(heard: str, amount: str) -> Line:
+    """The price so far is asked for."""
+    return Line(heard, f"Your total is {amount} so far. Anything else?", (amount,))
 
 
-def done(heard: str, total: str) -> Line:
-    answer = f"Thank you. Your total is {total}. Please pull forward to the window."
-    return Line(heard, answer, (total, "pull forward|window"), ("anything else",))
+def done(heard: str, amount: str) -> Line:
+    """The end of an order."""
+    answer = f"Thank you. Your total is {amount}. Please pull forward to the window."
+    return Line(heard, answer, (amount, "pull forward|window"), ("anything else",))
 
 
-def back(heard: str, items: str, total: str) -> Line:
-    answer = f"You have {items}. The total is {total}. Anything else?"
-    return Line(heard, answer, (items.lower(), total))
+def back(heard: str, items: str, amount: str) -> Line:
+    """The order is to be read back."""
+    answer = f"You have {items}. The total is {amount}. Anything else?"
+    return Line(heard, answer, (items.lower(), amount))
 
 
 def elsewhere(heard: str) -> Line:
+    """Nothing to do with food."""
     answer = "Sorry, I can only take orders. What can I get for you?"
     return Line(heard, answer, ("only take orders",), ("got it", "don't have"))
 
 
 def greeted(heard: str) -> Line:
+    """A greeting."""
     return Line(heard, "Welcome! What can I get for you today?", ("what can i get",))
 
 
 def which_size(heard: str, what: str) -> Line:
+    """A drink or a side without its size."""
     return Line(heard, f"Sure, what size {what} would you like?", ("what size",))
 
 
 def first_which_size(heard: str, items: str, what: str) -> Line:
+    """The same beside complete items."""
     answer = f"Got it, {items}. What size {what} would you like?"
     return Line(heard, answer, ("what size",))
 
 
 def price(heard: str, what: str) -> Line:
-    price = money(FOOD[what])
-    answer = f"A {what} is {price}. Would you like one?"
-    return Line(heard, answer, (what, price))
+    """The price of a food."""
+    amount = money(FOOD[what])
+    return Line(heard, f"A {what} is {amount}. Would you like one?", (what, amount))
 
 
 def sold(heard: str, what: str) -> Line:
+    """Whether a food is sold."""
     answer = f"Yes, {plural(what)} are {money(FOOD[what])} each. How many would you like?"
     return Line(heard, answer, ("yes", what))
 
 
 def sold_by_size(heard: str, what: str) -> Line:
+    """Whether a drink or a side is sold."""
     return Line(heard, f"Yes, we have {what}. What size would you like?", ("yes", what))
 
 
 def declined(heard: str) -> Line:
+    """What was offered is not taken."""
     return Line(heard, "Okay. Anything else?", ("anything else|what else|what can i get",))

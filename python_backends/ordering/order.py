@@ -131,12 +131,9 @@ class Order:
 
     def after(self, reply: str) -> "Order":
         """The order after one reply of the assistant's."""
-        if len(reply) > LONGEST_REPLY:
-            return self
         order = self
-        for sentence in _SENTENCE_END.split(reply.strip()):
-            for verb, what in _clauses(sentence):
-                order = order._after_clause(verb, what)
+        for verb, what in clauses(reply):
+            order = order._after_clause(verb, what)
         return order
 
     def _after_clause(self, verb: str, what: str) -> "Order":
@@ -225,13 +222,17 @@ def _likeness(line: Item, wanted: Item) -> tuple[bool, bool, bool]:
     )
 
 
-def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
-    """Every verb that counts, with what follows it up to the next one; denied ones are left out."""
-    found = list(_VERB.finditer(sentence))
-    ends = [*(verb.start() for verb in found[1:]), len(sentence)]
-    for verb, end in zip(found, ends, strict=False):
-        if not verb["no"]:
-            yield verb["verb"].lower(), sentence[verb.end() : end]
+def clauses(reply: str) -> Iterator[tuple[str, str]]:
+    """Every verb of a reply that counts, in lower case, with what follows it up to the next one or
+    the end of the sentence; denied ones are left out, and so is what is too long for a reply."""
+    if len(reply) > LONGEST_REPLY:
+        return
+    for sentence in _SENTENCE_END.split(reply.strip()):
+        found = list(_VERB.finditer(sentence))
+        ends = [*(verb.start() for verb in found[1:]), len(sentence)]
+        for verb, end in zip(found, ends, strict=False):
+            if not verb["no"]:
+                yield verb["verb"].lower(), sentence[verb.end() : end]
 
 
 def orders_before(lines: Iterable[tuple[str, str]]) -> Iterator[Order]:

@@ -4,15 +4,8 @@ import pytest
 
 from build.smollm.dialogs import KNOWN_ABSENT, is_held_out
 from build.smollm.evaluate import change_of, invented, judge, words_are_right
-from build.smollm.held_out import (
-    ABSENT as HELD_OUT_ABSENT,
-)
-from build.smollm.held_out import (
-    COMBINATIONS,
-    CONVERSATIONS,
-    changed_items,
-    templates,
-)
+from build.smollm.held_out import ABSENT as HELD_OUT_ABSENT
+from build.smollm.held_out import COMBINATIONS, CONVERSATIONS, changed_items, templates
 from build.smollm.lines import canonical, template_of
 from build.smollm.train_orders import Recipe, dialogs_at, validation_dialogs
 from build.smollm.turns import Line
@@ -103,7 +96,7 @@ def test_the_good_answers_are_right(conversation: tuple[Line, ...]) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_no_answer_and_an_apology_are_wrong(line: Line) -> None:
     apology = "I'm sorry for the mistake."
-    assert not words_are_right(line, "") or not line.says
+    assert not words_are_right(line, "")
     (row,) = judge((line,), [apology])
     assert not row["right"]
 
@@ -124,6 +117,9 @@ def test_every_answer_that_confirms_something_names_it() -> None:
         ("Sorry, we don't have pizza.", {"pizza"}),
         ("Sorry, we don't have gyros.", set()),
         ("Would you like fries with that?", {"fries"}),
+        ("Sure, I added a burrito and a wrap.", {"wrap"}),
+        ("Sure, I changed the two tacos to two sides.", {"two", "sides"}),
+        ("We sell sides.", set()),
     ],
 )
 def test_an_item_is_invented_when_it_was_neither_asked_for_nor_ordered(
@@ -131,6 +127,14 @@ def test_an_item_is_invented_when_it_was_neither_asked_for_nor_ordered(
 ) -> None:
     asked = "Two tacos and a large Coke please.\nA burrito and gyros."
     assert invented(answer, asked, ORDERED) == found
+
+
+def test_in_answer_to_a_question_about_the_menu_only_the_menu_may_be_named() -> None:
+    line = Line("What drinks are there?", "We have Coke and coffee.", ("coke",), menu=True)
+    (good,) = judge((line,), ["We have Coke and Sprite."])
+    (bad,) = judge((line,), ["We have Coke and pizza."])
+    assert good["right"]
+    assert bad["invented"] == ["pizza"]
 
 
 def test_an_item_that_is_confirmed_with_the_wrong_number_is_a_wrong_order() -> None:
