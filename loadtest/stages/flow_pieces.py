@@ -17,7 +17,7 @@ from loadtest.stages.flow_graphs import CONDITION, REPOSITORY, STEP
 from python_backends.diffusion_lock.graphs import Call, FlowGraphs
 from python_backends.diffusion_lock.score import Key, Score, to_score
 from python_backends.diffusion_lock.sharing import Interleaved, Locked, Sharing
-from python_backends.diffusion_lock.solver import SOLVERS
+from python_backends.diffusion_lock.solver import SHORTCUT, SHORTCUT_STEPS, SOLVERS, stride
 from python_backends.errors import StageError
 from python_backends.speech import PHONEMES, PITCHES
 
@@ -27,6 +27,14 @@ EQUAL, MIXED = "equal", "mixed"
 KEYS = (EQUAL, MIXED)
 REQUESTS = (1, 2, 4, 8, 16)
 """Pieces of a run whose pieces are counted."""
+
+WAYS = [
+    (solver, steps)
+    for solver in sorted(SOLVERS)
+    for steps in (2, 4, 8)
+    if solver != SHORTCUT or steps in SHORTCUT_STEPS
+]
+"""Solvers and steps of mixed keys."""
 
 MAX_FRAMES = 1600
 PATIENCE_S = 0.5
@@ -112,9 +120,10 @@ def _piece(random: Random, number: int, keys: str) -> Piece:
     rows = [
         (random.randrange(1, PHONEMES), TICKS, random.randrange(PITCHES)) for _ in range(phonemes)
     ]
-    score = to_score(np.array([rows], np.int32), MAX_FRAMES)
-    steps = random.choice((2, 4, 8)) if keys == MIXED else int(shipped("steps"))
-    solver = random.choice(sorted(SOLVERS)) if keys == MIXED else shipped("solver")
+    one_way = (shipped("solver"), int(shipped("steps")))
+    solver, steps = random.choice(WAYS) if keys == MIXED else one_way
+    prosody = np.array([rows], np.int32)
+    score = to_score(prosody, MAX_FRAMES, voice=0, stride=stride(solver, steps))
     return Piece(score, Key(score.bucket(MAX_FRAMES), steps, solver), seed=number)
 
 

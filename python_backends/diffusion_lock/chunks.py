@@ -39,7 +39,7 @@ class VocoderInput:
     voiced: NDArray[np.float32]
     phase: NDArray[np.float32]
     noise: NDArray[np.float32]
-    voice: int = 0
+    voice: int
     """Place of who speaks in VOICES."""
 
     @classmethod
@@ -60,7 +60,7 @@ class VocoderInput:
         )
 
     @classmethod
-    def silence(cls) -> "VocoderInput":
+    def silence(cls, voice: Voice) -> "VocoderInput":
         """One frame without sound."""
         rows = 1 + 2 * CONTEXT_FRAMES
         nothing = np.zeros(rows, np.float32)
@@ -70,6 +70,7 @@ class VocoderInput:
             voiced=nothing,
             phase=nothing,
             noise=np.zeros((rows, NOISE), np.float32),
+            voice=voice.number,
         )
 
     @property

@@ -205,15 +205,15 @@ class AcousticLoop:
         self._meters.slots(running=running, waiting=self._sharing.waiting, free=free)
 
     def _send(self, piece: Piece) -> None:
-        source = VocoderInput.silence() if piece.frames is None else self._source(piece)
-        for outputs in piece.responses(source):
+        for outputs in piece.responses(self._source(piece)):
             piece.request.send(outputs)
         piece.request.finish()
         self._open.discard(piece)
 
     def _source(self, piece: Piece) -> VocoderInput:
-        assert piece.frames is not None
         voice = self._voices[piece.request.options.voice]
+        if piece.frames is None:
+            return VocoderInput.silence(voice)
         return VocoderInput.of(piece.frames, voice, seed=piece.seed, piece=piece.number)
 
     def _patience_s(self) -> float | None:

@@ -44,13 +44,13 @@ class Score:
     frame_position: NDArray[np.float32]
     """[T, 3]."""
 
-    breath: int = 0
+    breath: int
     """Leading frames that are decoded but not spoken."""
 
-    voice: int = 0
+    voice: int
     """Place of who speaks in VOICES."""
 
-    stride: int = 0
+    stride: int
     """See `solver.stride`."""
 
     @property
@@ -62,9 +62,7 @@ class Score:
         return min(-(-self.frames // BUCKET_FRAMES) * BUCKET_FRAMES, max_frames)
 
 
-def to_score(
-    prosody: NDArray[np.int32], max_frames: int, *, voice: int = 0, stride: int = 0
-) -> Score:
+def to_score(prosody: NDArray[np.int32], max_frames: int, *, voice: int, stride: int) -> Score:
     """PROSODY [1, P, 3] (phoneme, frames, pitch token), checked. Raises InvalidInput."""
     if prosody.ndim != 3 or prosody.shape[0] != 1 or prosody.shape[2] != 3:
         raise InvalidInput(f"PROSODY has shape {list(prosody.shape)}; [1, P, 3] is accepted")

@@ -48,7 +48,7 @@ def piece(frames: int, seed: int = 0) -> Piece:
     said = [phonemes()[at % len(phonemes())] for at in range(count)]
     durations = [FRAMES_EACH] * (count - 1) + [frames - FRAMES_EACH * (count - 1)]
     rows = [(one, lasting, PITCH) for one, lasting in zip(said, durations, strict=True)]
-    score = to_score(np.array([rows], np.int32), MAX_FRAMES)
+    score = to_score(np.array([rows], np.int32), MAX_FRAMES, voice=0, stride=0)
     return Piece(score, Key(score.bucket(MAX_FRAMES), 4, "euler"), seed)
 
 

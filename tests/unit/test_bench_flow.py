@@ -28,6 +28,7 @@ from loadtest.stages.flow_pieces import (
 from python_backends.diffusion_lock.graphs import CONDITION_WIDTH, FlowGraphs
 from python_backends.diffusion_lock.score import Key
 from python_backends.diffusion_lock.sharing import MODES as SHARINGS
+from python_backends.diffusion_lock.solver import SHORTCUT, SOLVERS, stride
 from python_backends.errors import StageFailed
 
 LOCKED = [
@@ -79,6 +80,14 @@ def test_pieces_are_the_same_for_everybody_and_mixed_ones_differ_in_everything()
     assert len({key.frames for key in keys}) == 3
     assert len({(key.steps, key.solver) for key in keys}) >= 5
     assert len({one.key for one in pieces("equal", 16, 1)}) == 1
+
+
+@pytest.mark.parametrize("keys", KEYS)
+def test_pieces_are_such_as_the_product_takes_and_are_told_their_stride(keys: str) -> None:
+    given = pieces(keys, 100, 1)
+    told = {(one.key.solver, one.key.steps, one.score.stride) for one in given}  # type: ignore[union-attr]
+    assert all(stride(solver, steps) == found for solver, steps, found in told)
+    assert {solver for solver, _, _ in told} == (set(SOLVERS) if keys == MIXED else {SHORTCUT})
 
 
 def test_arrivals_begin_at_once_and_have_the_mean_that_was_asked_for() -> None:

@@ -68,10 +68,11 @@ def test_the_context_at_the_edges_repeats_frames_unvoiced() -> None:
 
 
 def test_silence_is_the_smallest_input_and_has_nothing_in_it() -> None:
-    source = VocoderInput.silence()
+    source = VocoderInput.silence(VOICE)
     chunk = source.chunk(0, source.frames)
     assert {v.shape[:2] for name, v in chunk.items() if name != "VOICE"} == {(1, 11)}
     assert (chunk["F0"] > 0).all()
+    assert chunk["VOICE"].tolist() == [[VOICE.number]]
     assert not any(chunk[name].any() for name in ("LATENT", "VOICED", "PHASE", "NOISE"))
 
 

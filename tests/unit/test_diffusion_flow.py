@@ -16,7 +16,7 @@ BREATH = 10
 
 def score(frames: int = 50) -> Score:
     rows = [[(0, BREATH + 6, 0), (7, frames - BREATH - 6, 3)]]
-    return to_score(np.array(rows, np.int32), 1600)
+    return to_score(np.array(rows, np.int32), 1600, voice=0, stride=0)
 
 
 def frames(rms: float = 1.0) -> NDArray[np.float32]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import text
-from tests.unit.acoustic_stage import LAST, Stage, Turnstile, latents, locked, places, stage
+from tests.unit.acoustic_stage import LAST, SPEECH, Stage, Turnstile, latents, locked, places, stage
 
 __all__ = ["locked", "stage"]
 
@@ -61,8 +61,13 @@ def test_voices_share_a_batch_and_each_row_is_told_its_own(stage: Stage) -> None
     alto, baritone = (sender.values()[0] for sender in senders)
     assert stage.flow.manners[-1] == [[0, 1], [0, 0]]
     assert [one["VOICE"].tolist() for one in (alto, baritone)] == [[[0]], [[1]]]
-    octaves = np.log(alto["F0"] / 5.2) - np.log(baritone["F0"] / 4.7)
-    assert (octaves > 0.2).all()
+    melodies = [
+        (np.log(one["F0"]) - SPEECH["voices"][voice]["log_f0_mean"])
+        / SPEECH["voices"][voice]["log_f0_std"]
+        for voice, one in (("alto", alto), ("baritone", baritone))
+    ]
+    np.testing.assert_allclose(melodies[0], melodies[1], atol=1e-3)
+    assert np.ptp(melodies[0]) > 0.1
 
 
 def test_a_shortcut_is_told_to_the_decoder_and_one_not_learnt_is_refused(stage: Stage) -> None:
