@@ -23,7 +23,6 @@ from loadtest.stages.reheard import sentences
 
 STEPS = (2, 4, 8, 16)
 SHIPPED = int(shipped("steps"))
-SOLVER = "euler"
 CROWDS = (4, 8)
 TIMED = sentences()[::5]
 """What is spoken against the clock: of both kinds."""
@@ -92,8 +91,9 @@ Crowds = Mapping[int, Sequence[Pace]]
 
 
 def speak(client: TurnClient, text: str, *, steps: int, seed: int) -> Spoken:
-    """Have one sentence spoken; raises the StageError that it ended with."""
-    options = TurnOptions(speech_temperature=0.0, seed=seed, steps=steps, solver=SOLVER)
+    """Have one sentence spoken, by the solver that the stage chooses for so many steps; raises the
+    StageError that it ended with."""
+    options = TurnOptions(speech_temperature=0.0, seed=seed, steps=steps)
     stream = client.speak(text, options=options)
     chunks = list(stream)
     first = next(chunk for chunk in chunks if chunk.speech.size)

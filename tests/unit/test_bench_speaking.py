@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from client.turns import TurnClient
 from loadtest.downloads import CACHE_VARIABLE
 from loadtest.sources import source
 from loadtest.stages import bound, hearing, served_modes
@@ -31,13 +33,16 @@ from loadtest.stages.speaking_paces import (
     Crowds,
     Lone,
     Pace,
+    Pass,
     Spoken,
     crowd_figures,
     lone_figures,
     pace_of,
+    speak,
     turns,
 )
 from loadtest.stages.window import SCENARIOS
+from tests.unit.fake_triton import Message, message, serving, texts
 
 RATE_HZ = 24_000
 
@@ -108,6 +113,34 @@ def test_another_tone_is_farther_than_the_same_one_a_little_softer() -> None:
 def test_sounds_that_do_not_run_in_parallel_have_no_distance() -> None:
     with pytest.raises(ValueError, match="parallel"):
         distance_db(tone(0.5), tone(0.5)[:-1], RATE_HZ)
+
+
+def said(request: Any, context: Any) -> Iterator[Message]:
+    """One chunk, decoded in a batch of two."""
+    span = {"stage": "acoustic", "turn": request.id, "piece": 0, "what": "compute"}
+    told = texts(json.dumps({**span, "start_ns": 1, "end_ns": 2, "members": 2}))
+    yield message(
+        request,
+        final=True,
+        PIECE=np.array([[0, 0, 3]], np.int32),
+        TEXT=texts("Hello."),
+        HEARD=texts(""),
+        STATUS=texts("stop"),
+        EVENTS=told,
+        SPEECH=np.zeros((1, 2400), np.float32),
+        SAMPLE_RATE=np.array([[24_000]], np.int32),
+    )
+
+
+def test_steps_are_asked_for_and_the_solver_is_left_to_the_stage() -> None:
+    with serving(said) as (fake, address), TurnClient(address) as client:
+        found = speak(client, "Hello.", steps=8, seed=3)
+    (request,) = fake.requests
+    assert request.parameters["steps"].int64_param == 8
+    assert request.parameters["seed"].int64_param == 3
+    assert "solver" not in request.parameters
+    assert found.passes == [Pass(1, 2, 2)]
+    assert found.sound_s == 0.1
 
 
 def test_a_pace_is_of_all_sentences_together() -> None:
