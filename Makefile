@@ -52,7 +52,7 @@ test-full: $(DEV_INSTALLED) ## the slow proofs
 	@$(PY) -m build
 	@$(PY) -m pytest tests -m full $(ARGS)
 
-eval: $(DEV_INSTALLED) ## how well our weights speak and take orders: out/eval.json, out/listening.html
+eval: $(DEV_INSTALLED) ## how well our weights speak and take orders: out/eval.json, and pages to read and listen to
 	@$(PY) -m build
 	@$(PY) -m build.evaluate $(ARGS)
 

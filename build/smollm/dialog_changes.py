@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from build.smollm import phrases
-from build.smollm.dialog import ANYTHING_ELSE, Dialog
+from build.smollm.dialog import ANYTHING_ELSE, WHAT, Dialog
 from build.smollm.dialog_orders import order
 from build.smollm.saying import item_said
 from build.smollm.wares import ABSENT, changes_of, in_general, one_of, random_item
@@ -160,15 +160,13 @@ def remove(dialog: Dialog) -> None:
         else dialog.pick(phrases.WITHOUT, dialog.said_back(old))
     )
     user = f"{dialog.rng.choice(('', '', 'actually, ', 'sorry, ', 'oh, '))}{user}"
-    tail = ANYTHING_ELSE if len(dialog.order.items) > 1 else "What can I get for you?"
+    tail = ANYTHING_ELSE if len(dialog.order.items) > 1 else WHAT
     dialog.say(user, f"Okay, I removed {old.again}. {tail}")
 
 
 def remove_all(dialog: Dialog) -> None:
     """Everything is taken off."""
-    dialog.say(
-        dialog.pick(phrases.WITHOUT_ALL), "Okay, I removed everything. What can I get for you?"
-    )
+    dialog.say(dialog.pick(phrases.WITHOUT_ALL), f"Okay, I removed everything. {WHAT}")
 
 
 def one_less(dialog: Dialog) -> None:

@@ -4,7 +4,7 @@ import random
 from typing import Final
 
 from build.smollm.held_out import COMBINATIONS
-from python_backends.ordering.menu import DRINKS, FOOD, SIDES, SIZES, Item, plural
+from python_backends.ordering.menu import DRINKS, FOOD, SIDES, SIZES, Item, one, plural
 
 _MEAT = ("turkey", "tuna", "lamb", "salmon", "pulled pork", "egg", "ham", "roast beef", "shrimp")
 _BREAD = ("sandwich", "burger", "wrap")
@@ -172,5 +172,4 @@ def one_of(absent: str, rng: random.Random) -> str:
     """How one, or some, of it is ordered: "a bagel", "two bagels", "pizza"."""
     if absent not in _COUNTED:
         return rng.choice((absent, absent, f"some {absent}"))
-    article = "an" if absent[0].lower() in "aeio" else "a"
-    return rng.choice((f"{article} {absent}", f"{article} {absent}", f"two {plural(absent)}"))
+    return rng.choice((one(absent), one(absent), f"two {plural(absent)}"))

@@ -9,9 +9,9 @@ from rich.progress import Progress
 
 from loadtest.engine.bare import Ours, warm
 from loadtest.engine.figures import Found, gap, per_s, ratio, rotated
-from loadtest.engine.serving import PURE_STEPS, Endless, burst_context, endless
+from loadtest.engine.serving import LONGEST_PROMPT, PURE_STEPS, Endless, burst_context, endless
 
-CAPACITY = 384
+CAPACITY = LONGEST_PROMPT + 64
 BARE = "bare"
 ENGINES = ("bls", "in_process")
 GAP_SLOTS, GAP_ROWS = 32, (8, 32)

@@ -30,10 +30,13 @@ MEMORY = Path("/dev/shm")
 PURE_STEPS = 40
 """Steps of a burst in which all its rows take part, and nothing else does."""
 
+LONGEST_PROMPT = 320
+"""Tokens that HEARD may need behind the system text; `think_prompt` refuses more."""
+
 LOOP = {
     "task": "loadtest.engine.endless:load",
     "max_new_tokens": "256",
-    "prefill_chunk": "320",
+    "prefill_chunk": str(LONGEST_PROMPT),
     "engines": "1",
     "threads": "1",
 }
@@ -166,4 +169,6 @@ def think_prompt() -> list[int]:
     """What `think` reads when HEARD is asked without a history."""
     path = ROOT / "model_repository" / "think" / "1" / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
-    return prompt_tokens([], HEARD, lambda text: list(tokenizer.encode(text).ids))
+    return prompt_tokens(
+        [], HEARD, lambda text: list(tokenizer.encode(text).ids), limit=LONGEST_PROMPT
+    )

@@ -117,7 +117,7 @@ def unit_cents(name: str, size: str) -> int:
 
 def count_word(count: int) -> str:
     """A small number in letters."""
-    return NUMBERS[count - 1] if count <= len(NUMBERS) else str(count)
+    return NUMBERS[count - 1] if 1 <= count <= len(NUMBERS) else str(count)
 
 
 def plural(noun: str) -> str:
