@@ -38,7 +38,7 @@ _CHECKPOINT_EVERY = 10
 class Recipe:
     """Everything the result depends on, besides the code and the base weights."""
 
-    steps: int = 560
+    steps: int = 480
     batch: int = 6
     micro: int = 3
     context: int = 640
