@@ -18,8 +18,9 @@ from rich.progress import Progress
 
 from build.fetch import replacing
 from build.voice.curves import STEPS_PICTURE, drawn_steps
-from build.voice.hearing import Listener, respelt
+from build.voice.hearing import Listener
 from build.voice.noisy_turns import heard_in_noise
+from build.voice.spelling import respelt
 from build.voice.spread import spreads
 from build.voice.unseen import CASES, SENTENCES
 from build.voice.weights import FOLDER

@@ -5,23 +5,17 @@ and long ones.
 """
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Final
 
+from build.voice.amounts import readings
+from build.voice.spelling import respelt
 from build.voice.weights import FOLDER
-from client.wer import words
 
-SENTENCES: Final[tuple[str, ...]] = tuple((FOLDER / "unseen.txt").read_text("utf-8").splitlines())
+UNSEEN: Final = FOLDER / "unseen.txt"
+READ_RIGHT: Final = FOLDER / "read_right.json"
 
-_HALVES_OF_THE_DAY: Final = re.compile(r"\b([ap])\.? ?m\b\.?")
-_LIKE_NUMBERS: Final = {"for": "four", "to": "two", "too": "two"}
-"""Words that sound like numbers: Whisper writes one for the other."""
-
-_UNITS: Final = ("dollar", "dollars", "cent", "cents", "euro", "euros", "pound", "pounds", "pence")
-_PARTS: Final = ("hundred", "thousand", "point", "half", "first", "third", "oh", "o", "st", "rd")
-_OTHERS: Final = ("percent", "am", "pm", "clock", "oclock")
-_AMOUNTS: Final = {*words(" ".join(map(str, range(100)))), *_UNITS, *_PARTS, *_OTHERS}
+SENTENCES: Final[tuple[str, ...]] = tuple(UNSEEN.read_text("utf-8").splitlines())
 
 
 @dataclass(frozen=True)
@@ -30,25 +24,18 @@ class Case:
 
     text: str
     words: str
-    """The same, as it is to be read."""
+    """The same, as it is to be read; without figures, as `also`."""
 
     also: tuple[str, ...]
-    """Other spellings of the same words that a listener may choose."""
+    """Other ways to read it that are right."""
 
     def is_heard_right(self, heard: str) -> bool:
-        """The numbers that a listener wrote down, and what they count, are those of the words."""
-        return amounts(heard) in [amounts(one) for one in (self.text, self.words, *self.also)]
-
-
-def amounts(text: str) -> list[str]:
-    """Its numbers as they are spoken below a hundred, in figures above, and units of them; "p.m."
-    as one word, other words left out."""
-    spoken = words(_HALVES_OF_THE_DAY.sub(r"\1m", text.lower()))
-    alike = [_LIKE_NUMBERS.get(word, word) for word in spoken]
-    return [word for word in alike if word in _AMOUNTS or word.isdecimal()]
+        """The amounts that a listener wrote down may have been spoken as those of the words."""
+        right = {reading for words in (self.words, *self.also) for reading in readings(words)}
+        return not right.isdisjoint(readings(respelt(heard, self.words)))
 
 
 CASES: Final[tuple[Case, ...]] = tuple(
     Case(one["text"], one["words"], tuple(one["also"]))
-    for one in json.loads((FOLDER / "read_right.json").read_text("utf-8"))
+    for one in json.loads(READ_RIGHT.read_text("utf-8"))
 )
