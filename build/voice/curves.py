@@ -6,15 +6,14 @@ from typing import Final
 
 from build.fetch import replacing
 from build.voice.training import History
+from build.voice.ways import SOLVERS, STEPS
 from build.voice.weights import FOLDER
-from python_backends.diffusion_lock.solver import SHORTCUT, chosen
 from python_backends.speech import VOICES
 
 HISTORY: Final = FOLDER / "training.json"
 PICTURE: Final = FOLDER / "training.png"
 STEPS_PICTURE: Final = FOLDER / "steps.png"
 
-_STEPS: Final = (1, 2, 4, 8, 16)
 _PANELS: Final = (
     ("prosody_lm", "prosody LM: nats a token", ("duration", "pitch")),
     ("flow_decoder", "flow decoder: squared error of the velocity", ("training", "held_out")),
@@ -73,12 +72,12 @@ def drawn_steps(figures: Mapping[str, float]) -> bytes:
         for voice in VOICES:
             for axes, name, scale in ((words, "wer", 100), (distance, "distance_db", 1)):
                 points = by_steps(figures, f"voice_{name}_{voice}_")
-                steps, values = zip(*points, strict=True)
-                axes.plot(steps, [scale * value for value in values], "o-", label=voice)
+                values = [scale * value for _, value in points]
+                axes.plot([steps for steps, _ in points], values, "o-", label=voice)
         for axes, title in ((words, "words misheard, %"), (distance, "dB from 16 steps")):
             axes.set(title=title, xlabel="steps of the flow decoder", xscale="log")
             axes.set(xlim=(0.9, 18), ylim=(0, None))
-            axes.set_xticks(_STEPS, [str(steps) for steps in _STEPS], minor=False)
+            axes.set_xticks(STEPS, [str(steps) for steps in STEPS], minor=False)
             axes.minorticks_off()
             axes.legend()
             bare(axes)
@@ -87,5 +86,5 @@ def drawn_steps(figures: Mapping[str, float]) -> bytes:
 
 def by_steps(figures: Mapping[str, float], prefix: str) -> list[tuple[int, float]]:
     """(steps, figure) of what a caller gets who names no solver, where it was measured."""
-    names = ((steps, f"{prefix}{chosen('', SHORTCUT, steps)}_{steps}_steps") for steps in _STEPS)
+    names = ((steps, f"{prefix}{SOLVERS[steps]}_{steps}_steps") for steps in STEPS)
     return [(steps, figures[name]) for steps, name in names if name in figures]

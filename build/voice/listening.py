@@ -1,25 +1,22 @@
 """A page to listen to: every voice at several numbers of steps, and the teacher, side by side.
 
-One HTML file with everything in it: sounds as Ogg Vorbis, spectrograms as PNG.
+Sounds as Ogg Vorbis, spectrograms as PNG.
 """
 
-import base64
 import html
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import soundfile
 from hibari import Hibari
-from numpy.typing import NDArray
 from rich.progress import Progress
 
-from build.fetch import replacing
-from build.voice.speaker import Speaker
+from build import pages
+from build.pages import Sound, coded, player
+from build.voice.speaker import EULER, Models, Speaker
+from build.voice.ways import DEFAULT_TEMPERATURE, HOTTEST, SOLVERS, STEPS, UNTAUGHT
 from python_backends.speech import SAMPLE_RATE_HZ, VOICES
-
-Sound = NDArray[np.float32]
 
 TEXTS: Final = (
     "Got it, two cheeseburgers and a large Coke. Anything else?",
@@ -30,23 +27,17 @@ TEXTS: Final = (
     "for the rainbow behind the hills.",
 )
 WAYS: Final = (
-    ("shortcut", 1),
-    ("shortcut", 2),
-    ("shortcut", 4),
-    ("euler", 2),
-    ("euler", 4),
-    ("euler", 16),
+    *((steps, SOLVERS[steps]) for steps in STEPS),
+    *((steps, EULER) for steps in UNTAUGHT),
 )
-HOT: Final = 1.0
-"""Temperature of the prosody in the last columns; the others have the default."""
+"""What a caller gets at each number of steps, then Euler's method where that is the shortcut."""
 
-WARM: Final = 0.3
 SEEDS: Final = (1, 2, 3)
+"""Of the last columns, at the highest temperature of the prosody; the others have the default."""
 
 _STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1500px;color:#222}"
-    "h2{font-size:1.05em;margin:2em 0 .4em}.row{display:flex;flex-wrap:wrap;gap:12px}"
-    "figure{margin:0;width:230px}figcaption{font-size:.85em}img,audio{width:100%;display:block}"
+    ".row{display:flex;flex-wrap:wrap;gap:12px}figure{margin:0;width:230px}"
+    "figcaption{font-size:.85em}img{width:100%;display:block}"
 )
 
 
@@ -63,49 +54,38 @@ def write_page(path: Path, progress: Progress) -> None:
             progress.advance(task)
         parts.append(f"<h2>{number + 1}. {html.escape(text)}</h2>")
         parts.append(f'<div class="row">{"".join(figures)}</div>')
-    page = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>The voices</title>'
-        f"<style>{_STYLE}</style><h1>The voices, by steps of the flow decoder</h1>"
-        f"<p>Prosody at temperature {WARM}, the default, and one seed; the last of each voice are "
-        f"three seeds at temperature {HOT}. Spectrograms: 0 to 12 kHz, 80 dB.</p>{''.join(parts)}"
+    pages.write_page(
+        path,
+        "The voices, by steps of the flow decoder",
+        f"<p>Prosody at temperature {DEFAULT_TEMPERATURE}, the default, and one seed; the last of "
+        f"each voice are three seeds at temperature {HOTTEST:g}. Spectrograms: 0 to 12 kHz, 80 dB."
+        f"</p>{''.join(parts)}",
+        style=_STYLE,
+        width=1500,
     )
-    with replacing(path) as partial:
-        partial.write_text(page, encoding="utf-8")
 
 
 def _speakers() -> list[tuple[str, Speaker, int]]:
-    found = []
+    """Name, who speaks, seed."""
+    found, models = [], Models.from_git()
     for voice in VOICES:
-        for solver, steps in WAYS:
-            speaker = Speaker.from_git(voice=voice, temperature=WARM, solver=solver, steps=steps)
-            found.append((f"{voice}, {solver}, {steps} step{'s' * (steps > 1)}", speaker, 0))
-        hot = Speaker.from_git(voice=voice, temperature=HOT)
-        found += [(f"{voice}, temperature {HOT:g}, seed {seed}", hot, seed) for seed in SEEDS]
+        for steps, solver in WAYS:
+            name = f"{voice}, {solver}, {steps} step{'s' * (steps > 1)}"
+            speaker = Speaker(
+                models, voice=voice, temperature=DEFAULT_TEMPERATURE, steps=steps, solver=solver
+            )
+            found.append((name, speaker, 0))
+        hot = Speaker(models, voice=voice, temperature=HOTTEST)
+        found += [(f"{voice}, temperature {HOTTEST:g}, seed {seed}", hot, seed) for seed in SEEDS]
     return found
 
 
 def _figure(name: str, sound: Sound) -> str:
     seconds = len(sound) / SAMPLE_RATE_HZ
     return (
-        f'<figure><img alt="spectrogram" src="data:image/png;base64,{_coded(spectrogram(sound))}">'
+        f'<figure><img alt="spectrogram" src="data:image/png;base64,{coded(spectrogram(sound))}">'
         f"{player(sound)}<figcaption>{html.escape(name)}, {seconds:.1f} s</figcaption></figure>"
     )
-
-
-def player(sound: Sound) -> str:
-    """Controls that play float32 [n] at 24 kHz, with the sound in them."""
-    source = f"data:audio/ogg;base64,{_coded(_ogg(sound))}"
-    return f'<audio controls preload="none" src="{source}"></audio>'
-
-
-def _coded(content: bytes) -> str:
-    return base64.b64encode(content).decode()
-
-
-def _ogg(sound: Sound) -> bytes:
-    file = BytesIO()
-    soundfile.write(file, np.clip(sound, -1, 1), SAMPLE_RATE_HZ, format="OGG", subtype="VORBIS")
-    return file.getvalue()
 
 
 def spectrogram(sound: Sound) -> bytes:

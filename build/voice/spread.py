@@ -8,62 +8,62 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from build.voice.speaker import Speaker
+from build.voice.speaker import Models, Said, Speaker
 from build.voice.unseen import SENTENCES
-from python_backends.diffusion_lock.source import voiced
+from python_backends.diffusion_lock.source import Voice, voiced
 from python_backends.speech import VOICES
 
 TEXTS: Final = SENTENCES[::17]
 SEEDS: Final = 6
-POINTS: Final = 40
-"""Places at which contours are compared, evenly spread over the sentence."""
 
 _SEMITONES: Final = 12 / np.log(2)
 
 
 def spreads(temperatures: Sequence[float], progress: Progress) -> dict[str, float]:
-    """Standard deviations over seeds, and the voices' mean F0.
+    """Standard deviations over seeds, means of both voices.
 
     `voice_duration_spread_<temperature>`: of a sentence's duration, as a share of it.
-    `voice_f0_spread_<temperature>`: of F0 at the same place of a sentence, in semitones.
+    `voice_f0_spread_<temperature>`: of the mean F0 of a phoneme, in semitones.
     """
     figures = {}
-    task = progress.add_task("say it again", total=len(temperatures), told="")
+    models = Models.from_git()
+    task = progress.add_task("say it again", total=len(temperatures) * len(VOICES), told="")
     for temperature in temperatures:
-        speaker = Speaker.from_git(temperature=temperature)
-        said = [[speaker.frames(text, seed) for seed in range(SEEDS)] for text in TEXTS]
-        figures[f"voice_duration_spread_{temperature:g}"] = fmean(map(duration_spread, said))
-        figures[f"voice_f0_spread_{temperature:g}"] = fmean(
-            f0_spread(each, speaker) for each in said
-        )
-        progress.advance(task)
-    for voice in VOICES:
-        speaker = Speaker.from_git(voice=voice)
-        pitches = [np.median(f0_of(speaker.frames(text, 0), speaker)) for text in TEXTS]
-        figures[f"voice_f0_hz_{voice}"] = float(np.mean(pitches))
-    figures["voice_f0_ratio"] = (
-        figures[f"voice_f0_hz_{VOICES[1]}"] / figures[f"voice_f0_hz_{VOICES[0]}"]
-    )
+        durations, pitches = [], []
+        for voice in VOICES:
+            speaker = Speaker(models, voice=voice, temperature=temperature)
+            said = [[speaker.said(text, seed) for seed in range(SEEDS)] for text in TEXTS]
+            durations.append(fmean(map(duration_spread, said)))
+            each = np.concatenate([f0_spreads(readings, speaker.voice) for readings in said])
+            pitches.append(float(each.mean()))
+            progress.advance(task)
+        figures[f"voice_duration_spread_{temperature:g}"] = fmean(durations)
+        figures[f"voice_f0_spread_{temperature:g}"] = fmean(pitches)
     return figures
 
 
-def duration_spread(said: Sequence[NDArray[np.float32]]) -> float:
-    """Of one sentence, said several times in frames [T, CHANNELS]."""
-    frames = np.array([len(one) for one in said], np.float64)
+def duration_spread(readings: Sequence[Said]) -> float:
+    """Of one sentence, said several times."""
+    frames = np.array([len(one.frames) for one in readings], np.float64)
     return float(frames.std() / frames.mean())
 
 
-def f0_spread(said: Sequence[NDArray[np.float32]], speaker: Speaker) -> float:
-    """Of one sentence, in semitones."""
-    contours = [_resampled(_SEMITONES * np.log(f0_of(one, speaker))) for one in said]
-    return float(np.std(contours, axis=0).mean())
+def f0_spreads(readings: Sequence[Said], voice: Voice) -> NDArray[np.float64]:
+    """Of one sentence's phonemes, semitones: of each that is voiced in two readings at least.
+
+    A phoneme has one pitch, the mean of its voiced frames: how long it is makes no difference.
+    """
+    pitches = np.array([_pitches(one, voice) for one in readings])
+    compared = (~np.isnan(pitches)).sum(0) >= 2
+    return np.asarray(np.nanstd(pitches[:, compared], axis=0))
 
 
-def f0_of(frames: NDArray[np.float32], speaker: Speaker) -> NDArray[np.float32]:
-    """Hz, of the voiced frames."""
-    return np.asarray(speaker.voice.f0_hz(frames)[voiced(frames) > 0])
-
-
-def _resampled(contour: NDArray[np.float64]) -> NDArray[np.float64]:
-    places = np.linspace(0, len(contour) - 1, POINTS)
-    return np.interp(places, np.arange(len(contour)), contour)
+def _pitches(said: Said, voice: Voice) -> NDArray[np.float64]:
+    """Mean log F0 of each phoneme [P] in semitones; NaN where nothing is voiced."""
+    phoneme = np.repeat(np.arange(len(said.durations)), said.durations)
+    sung = voiced(said.frames) > 0
+    tones = _SEMITONES * np.log(voice.f0_hz(said.frames))
+    counts, sums = (
+        np.bincount(phoneme[sung], weights, len(said.durations)) for weights in (None, tones[sung])
+    )
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

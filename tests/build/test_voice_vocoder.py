@@ -61,7 +61,9 @@ def by_hibari(vocoder: Vocoder, inputs: dict[str, Array]) -> Array:
 
     noise = inputs["NOISE"][0].T
     pairs = np.ascontiguousarray(np.stack([noise[:BINS], noise[BINS:]], -1))
-    spectra = (inputs["LATENT"][0] @ vocoder.weight[0].numpy() + vocoder.bias[0].numpy()).T
+    head = int(inputs["VOICE"][0, 0])
+    weight, bias = vocoder.weight[head].numpy(), vocoder.bias[head].numpy()
+    spectra = (inputs["LATENT"][0] @ weight + bias).T
     parts = [np.ascontiguousarray(part) for part in np.split(spectra, 5)]
     f0 = inputs["F0"][0] * inputs["VOICED"][0]
     return np.asarray(dsp.synth(*parts, f0, GivenNoise()).reshape(-1, HOP)[INNER])
@@ -98,8 +100,10 @@ def test_whatever_finite_frames_come_the_sound_is_finite(
     assert np.sqrt(np.mean(speech**2)) > 1e-4
 
 
-def test_a_voiced_piece_sounds_as_hibari_makes_it(vocoder: Vocoder) -> None:
-    inputs = utterance(90)
+@pytest.mark.parametrize("voice", range(len(VOICES)), ids=VOICES)
+def test_a_voiced_piece_sounds_as_hibari_makes_it(vocoder: Vocoder, voice: int) -> None:
+    inputs = utterance(90, voice)
+    assert inputs["VOICE"].tolist() == [[voice]]
     inputs["VOICED"][:] = 1
     expected = by_hibari(vocoder, inputs)
     found = in_torch(vocoder, inputs).reshape(-1, HOP)
@@ -123,6 +127,13 @@ def test_a_partly_voiced_piece_sounds_as_hibari_makes_it_away_from_the_edges_of_
     tolerance = 1e-3 * np.abs(expected).max()
     for frames in (before, inside):
         np.testing.assert_allclose(found[frames], expected[frames], atol=tolerance)
+
+
+def test_heads_of_the_two_voices_are_not_the_same(vocoder: Vocoder) -> None:
+    alto = utterance(30)
+    baritone = {**alto, "VOICE": np.array([[1]])}
+    found, other = in_torch(vocoder, alto), in_torch(vocoder, baritone)
+    assert np.abs(found - other).max() > 0.1 * np.abs(found).max()
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 32])

@@ -1,4 +1,4 @@
-"""Sound in which nobody speaks, float32 at 16 kHz: noise, music, tones; and how high a voice is."""
+"""Sound in which nobody speaks, float32 at 16 kHz: noise, music, tones."""
 
 import numpy as np
 import numpy.typing as npt
@@ -44,15 +44,6 @@ def tones(seconds: float, *frequencies_hz: float) -> Floats:
     time_s = np.arange(round(seconds * 16_000)) / 16_000
     together = sum(np.sin(2 * np.pi * hz * time_s) for hz in frequencies_hz)
     return (0.2 * together).astype(np.float32)
-
-
-def pitch_hz(sound: Floats) -> float:
-    """Of speech at 24 kHz: median F0 of its louder half, by autocorrelation, 60 to 300 Hz."""
-    frames = np.lib.stride_tricks.sliding_window_view(sound, 1_200)[::600]
-    loud = frames[(power := (frames**2).mean(1)) > np.median(power)]
-    spectra = np.abs(np.fft.rfft(loud * np.hanning(1_200), 4_096, axis=1)) ** 2
-    likeness = np.fft.irfft(spectra, axis=1)[:, 80:401]
-    return float(24_000 / (80 + np.median(likeness.argmax(1))))
 
 
 NO_SPEECH: dict[str, Floats] = {

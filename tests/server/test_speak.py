@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -12,12 +13,12 @@ from client.requests import speak_request
 from client.responses import TurnChunk
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate
+from loadtest.stages.timbre import pitch_hz
 from python_backends.ar_loop.text import parts
 from python_backends.errors import InvalidInput
 from python_backends.speech import VOICES
 from tests.server.asking import asking, chunks_of
 from tests.server.conftest import Served
-from tests.server.sounds import pitch_hz
 
 pytestmark = pytest.mark.server
 
@@ -49,28 +50,39 @@ def test_what_is_spoken_is_heard_again(client: TurnClient) -> None:
 
 
 def test_several_at_once_sound_as_each_alone(client: TurnClient) -> None:
-    """Public case C11; there is one voice."""
+    """Public case C11: several texts, in both voices."""
 
-    def say(line: str) -> audio.Floats:
-        return speech(list(client.speak(line, options=GREEDY)))
+    def say(line: str, voice: str) -> audio.Floats:
+        return speech(list(client.speak(line, options=replace(GREEDY, voice=voice))))
 
-    alone = [say(line) for line in TEXTS]
+    voices = [VOICES[number % len(VOICES)] for number in range(len(TEXTS))]
+    alone = list(map(say, TEXTS, voices))
     with ThreadPoolExecutor(len(TEXTS)) as pool:
-        together = list(pool.map(say, TEXTS))
+        together = list(pool.map(say, TEXTS, voices))
     assert_same(alone, together)
     for one, other in combinations(together, 2):
         length = min(len(one), len(other))
         assert np.abs(one[:length] - other[:length]).max() > 0.01
 
 
-WISHES = [
-    (TEXTS[number % 2], TurnOptions(speech_temperature=0.0, seed=7, steps=steps, solver=solver))
-    for number, (steps, solver) in enumerate(product((4, 8, 32), ("euler", "midpoint")))
+WAYS = [
+    (4, "euler"),
+    (4, "midpoint"),
+    (4, "shortcut"),
+    (8, "euler"),
+    (8, "midpoint"),
+    (32, "euler"),
+    (32, "midpoint"),
 ]
+WISHES = [
+    (TEXTS[number % 2], replace(GREEDY, steps=steps, solver=solver, voice=VOICES[number // 3 % 2]))
+    for number, (steps, solver) in enumerate(WAYS)
+]
+"""A text is asked for in as many steps by Euler's method and by shortcuts."""
 
 
 def test_steps_and_solvers_are_never_mixed_and_each_sounds_as_alone(client: TurnClient) -> None:
-    """Public case C13, with the parameters that there are: two texts, three steps, two solvers."""
+    """Public case C13: three numbers of steps, all solvers, both voices, at the same time."""
 
     def say(wish: tuple[str, TurnOptions]) -> list[TurnChunk]:
         return list(client.speak(wish[0], options=wish[1]))
@@ -199,7 +211,7 @@ def test_text_beyond_the_limit_is_refused_with_the_limit(client: TurnClient) -> 
 
 
 def test_voices_can_be_told_apart_and_share_a_server(client: TurnClient) -> None:
-    """Public case C11: by the pitch of the same words, a fifth apart at least."""
+    """Public case C11: by the pitch of the same words, a fourth apart at least."""
 
     def say(voice: str) -> audio.Floats:
         options = TurnOptions(speech_temperature=0.0, seed=7, voice=voice)

@@ -20,12 +20,13 @@ from client.responses import TurnChunk, join_pieces
 from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
+from loadtest.stages.timbre import pitch_hz
 from python_backends.errors import Cancelled, InvalidInput, StageError
 from python_backends.ordering.menu import money
 from python_backends.speech import VOICES
 from tests.server.asking import asking, chunks_of
 from tests.server.conftest import Served
-from tests.server.sounds import NO_SPEECH, pitch_hz
+from tests.server.sounds import NO_SPEECH
 
 pytestmark = pytest.mark.server
 
