@@ -87,6 +87,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--voice", help="who speaks: alto or baritone")
     command.add_argument("--speech-temperature", type=float, help="of how it is said; 0 is greedy")
     command.add_argument("--steps", type=int, help="of the flow decoder")
+    command.add_argument("--solver", help="that takes them: shortcut, euler or midpoint")
     command.add_argument("--seed", type=int, help="of every random draw")
     command.add_argument("--no-stream", action="store_true", help="one piece, one chunk")
     command.add_argument(

@@ -189,6 +189,7 @@ def _options(arguments: Namespace) -> TurnOptions:
         seed=arguments.seed,
         speech_temperature=arguments.speech_temperature,
         steps=arguments.steps,
+        solver=arguments.solver,
         voice=arguments.voice,
         stream=False if arguments.no_stream else None,
     )

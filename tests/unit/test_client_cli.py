@@ -72,10 +72,24 @@ def test_a_bias_that_is_no_token_and_number_is_refused_before_anything_is_sent(e
 
 def test_speak_writes_a_wav(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "speech.wav"
-    with serving(two_pieces) as (_, address):
+    with serving(two_pieces) as (fake, address):
         assert main(["speak", "Hello there.", "--server", address, "--out", str(out)]) == 0
     with wave.open(str(out)) as sound:
         assert sound.getnframes() == 90
+    assert not {"voice", "steps", "solver"} & set(fake.requests[0].parameters)
+
+
+def test_who_speaks_and_how_can_be_chosen(tmp_path: Path) -> None:
+    options = ["--voice", "baritone", "--steps", "8", "--solver", "euler"]
+    options += ["--speech-temperature", "0.5"]
+    with serving(two_pieces) as (fake, address):
+        out = ["--out", str(tmp_path / "speech.wav")]
+        assert main(["speak", "Hello there.", "--server", address, *out, *options]) == 0
+    asked = fake.requests[0].parameters
+    assert asked["voice"].string_param == "baritone"
+    assert asked["steps"].int64_param == 8
+    assert asked["solver"].string_param == "euler"
+    assert asked["speech_temperature"].string_param == "0.5"
 
 
 @pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 48_000])
