@@ -10,14 +10,18 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 # Spinning OpenMP threads slow each other down on a shared machine; read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from tqdm import tqdm
 
+from build.beside import beside
 from build.errors import BuildError
 from build.fetch import NOTICE_PATH, fetch_all, third_party_notice
+
+VOICE_LOG = Path(__file__).parents[1] / "out" / "logs" / "train-voice.log"
 
 
 def fetch() -> None:
@@ -45,22 +49,39 @@ def export(models: Sequence[str], *, portable: bool, force: bool) -> None:
 
 
 def train(parts: Sequence[str], threads: int) -> None:
-    """Train the named parts (all where none is named)."""
+    """Train the named parts; all where none is named, with half of the threads each, at once."""
+    if parts or threads == 1:
+        for part in parts or TRAINERS:
+            TRAINERS[part](threads)
+        return
+    half = str(threads // 2)
+    voice = [sys.executable, "-m", "build", "train", "voice", "--threads", half]
+    with beside(voice, VOICE_LOG, "training the voices"):
+        train_orders(threads - threads // 2)
+
+
+def train_orders(threads: int) -> None:
+    """The ordering adapters, their curve, and what they are worth."""
     import torch
 
+    from build.smollm.curve import draw
+    from build.smollm.evaluate import write_quality
+    from build.smollm.train_orders import train as train_adapters
+
     torch.set_num_threads(threads)
-    if not parts or "orders" in parts:
-        from build.smollm.curve import draw
-        from build.smollm.evaluate import write_quality
-        from build.smollm.train_orders import train as train_orders
+    print(train_adapters())
+    print(draw())
+    print(write_quality())
 
-        train_orders()
-        print(draw())
-        print(write_quality())
-    if not parts or "voice" in parts:
-        from build.voice.__main__ import train as train_voice
 
-        train_voice(threads)
+def train_voice(threads: int) -> None:
+    """The voices."""
+    from build.voice.__main__ import train as train_voices
+
+    train_voices(threads)
+
+
+TRAINERS = {"orders": train_orders, "voice": train_voice}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.task in ("all", "export"):
             export(options.names, portable=options.portable, force=options.force)
         if options.task == "train":
+            if unknown := set(options.names) - TRAINERS.keys():
+                raise BuildError(f"no such part: {sorted(unknown)}; known are {sorted(TRAINERS)}")
             train(options.names, options.threads)
     except BuildError as failure:
         print(f"{type(failure).__name__}: {failure}", file=sys.stderr)
