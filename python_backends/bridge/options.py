@@ -153,7 +153,7 @@ def _within(name: str, value: float, low: float, high: float) -> None:
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InvalidInput(f"{name} {_shown(value)} is unknown; known: {', '.join(known)}")
+        raise InvalidInput(f"{name} {_shown(value)} is unknown; accepted: {', '.join(known)}")
 
 
 def _int(name: str, value: Any) -> int:

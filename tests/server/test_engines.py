@@ -34,7 +34,9 @@ def answers(address: str) -> list[Said]:
 
 @pytest.fixture(scope="module")
 def behind_bls() -> Iterator[Server]:
-    overrides = {"think": {"engine": "bls", "session_bytes": "0"}}
+    """Whole prompts are one command here, so that commands are as many as decode steps."""
+    think = {"engine": "bls", "session_bytes": "0", "prefill_chunk": "320", "lone_chunk": "320"}
+    overrides = {"think": think}
     with Server(Settings(models=["think"], overrides=overrides)) as running:
         yield running
 

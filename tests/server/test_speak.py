@@ -227,7 +227,7 @@ def test_voices_can_be_told_apart_and_share_a_server(client: TurnClient) -> None
 
 
 def test_an_unknown_voice_is_refused_with_the_known_ones(client: TurnClient) -> None:
-    with pytest.raises(InvalidInput, match="'tenor' is unknown; known: alto, baritone"):
+    with pytest.raises(InvalidInput, match="'tenor' is unknown; accepted: alto, baritone"):
         list(client.speak(TEXTS[0], options=TurnOptions(voice="tenor")))
 
 

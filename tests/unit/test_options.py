@@ -113,7 +113,7 @@ def test_known_voices_are_accepted_and_others_named() -> None:
     for wrong in ("", "tenor", "Alto", 1):
         with pytest.raises(InvalidInput, match="voice"):
             Options.parse({"voice": wrong})
-    with pytest.raises(InvalidInput, match="'tenor' is unknown; known: alto, baritone"):
+    with pytest.raises(InvalidInput, match="'tenor' is unknown; accepted: alto, baritone"):
         Options.parse({"voice": "tenor"})
 
 
