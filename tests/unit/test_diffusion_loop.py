@@ -75,7 +75,7 @@ def test_a_shortcut_is_told_to_the_decoder_and_one_not_learnt_is_refused(stage: 
     assert stage.flow.manners == [[[0], [2]]]
     assert stage.flow.times == [[0.0], [0.5]]
     assert "1, 2, 4 are accepted" in stage.send(90, solver="shortcut", steps=3).error()
-    assert "known: alto, baritone" in stage.send(90, voice="tenor").error()
+    assert "accepted: alto, baritone" in stage.send(90, voice="tenor").error()
 
 
 def test_a_batch_never_mixes_steps_solvers_or_lengths_and_each_equals_alone(locked: Stage) -> None:
