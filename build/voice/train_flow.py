@@ -15,7 +15,7 @@ from build.voice.training import History, Recipe, Trainer, hash_of_code
 from python_backends.diffusion_lock.frames import frame_positions
 from python_backends.speech import FRAMES_PER_TICK
 
-STEPS: Final = 12_000
+STEPS: Final = 20_000
 MORE_STEPS: Final = 1500
 """From weights that have been trained before."""
 

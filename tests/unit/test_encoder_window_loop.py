@@ -128,6 +128,18 @@ def noise(seconds: float, amplitude: float = 0.5, seed: int = 0) -> NDArray[np.f
     return rng.uniform(-amplitude, amplitude, round(seconds * RATE)).astype(np.float32)
 
 
+def features_held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Features are made once the event is set."""
+    go_on = threading.Event()
+
+    def held(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+        assert go_on.wait(WAIT_S)
+        return log_mel(sound, frames)
+
+    monkeypatch.setattr(whisper, "log_mel", held)
+    return go_on
+
+
 def spans(outputs: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     return [json.loads(entry) for entry in outputs["EVENTS"].reshape(-1)]
 
@@ -292,10 +304,15 @@ def test_a_clip_of_a_few_samples_leaves_its_neighbours_in_peace(stage: Stage, sa
         assert "no samples" in tiny.error()
 
 
-def test_equal_sounds_that_wait_together_are_encoded_once(stage: Stage) -> None:
+def test_equal_sounds_that_wait_together_are_encoded_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.hold()
+    go_on = features_held(monkeypatch)
     senders = [stage.send(noise(2), f"t{k}") for k in range(3)]
     stage.send(noise(2, seed=1), "other")
+    stage.until_shared(2)
+    go_on.set()
     stage.until_waiting(2)
     stage.encoder.open.set()
     found = [sender.values()[0] for sender in senders]
@@ -460,18 +477,12 @@ def test_a_caller_who_leaves_while_features_are_made_is_answered_before_they_are
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a lone caller's pass need not wait for the question whether the caller is there."""
-    going_on = threading.Event()
-
-    def held(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
-        assert going_on.wait(WAIT_S)
-        return log_mel(sound, frames)
-
-    monkeypatch.setattr(whisper, "log_mel", held)
+    go_on = features_held(monkeypatch)
     gone = arriving({"AUDIO": noise(1)[None]}, request_id="gone")
     gone.sender.cancelled = True
     stage.model.execute([gone])
     assert "code=CANCELLED" in gone.sender.error()
-    going_on.set()
+    go_on.set()
     assert stage.send(noise(2), "next").error() == ""
     assert [shape[0] for shape in stage.encoder.batches] == [1]
 
