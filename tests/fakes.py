@@ -216,7 +216,9 @@ class MetricFamily:
     ) -> Metric:
         if (buckets is not None) != (self.kind == MetricFamily.HISTOGRAM):
             raise TritonModelException("buckets belong to a histogram, and to nothing else")
-        written = ",".join(f'{key}="{value}"' for key, value in (labels or {}).items())
+        known = dict(labels or {})
+        float(known.pop("started"))  # no two processes may have a row in common
+        written = ",".join(f'{key}="{value}"' for key, value in known.items())
         return Metric(f"{self.name}{{{written}}}", self.kind)
 
     def __del__(self) -> None:

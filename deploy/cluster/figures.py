@@ -1,33 +1,55 @@
 """Figures that a server tells of itself on /metrics."""
 
-import re
 import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.errors import ServerFailed
 
-OPEN_REQUESTS = re.compile(
-    r'^tristage_open_requests\{[^}]*\bstage="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE
-)
+OURS = "tristage_"
 
 
-REMOTE_TURNS = re.compile(
-    r'^tristage_remote_turns\{[^}]*\breplica="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE
-)
+@dataclass(frozen=True)
+class Row:
+    """One value of a stage; `labels` are those beside its stage and the start of its process."""
+
+    name: str
+    stage: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def rows(metrics: str) -> list[Row]:
+    """What the stages of a server tell, from the text of /metrics.
+
+    Only what the newest process of each stage says: the server keeps the rows of killed ones.
+    """
+    found = list(_ours(metrics))
+    newest: dict[str, float] = {}
+    for started, row in found:
+        newest[row.stage] = max(started, newest.get(row.stage, started))
+    return [row for started, row in found if started == newest[row.stage]]
+
+
+def open_requests(metrics: str) -> dict[str, int]:
+    """Stage -> requests it has accepted and not answered to the end."""
+    found: dict[str, int] = {}
+    for row in rows(metrics):
+        if row.name == f"{OURS}open_requests":
+            found[row.stage] = found.get(row.stage, 0) + round(row.value)
+    return found
 
 
 def remote_turns(metrics: str) -> dict[str, int]:
     """Replica -> turns that a server's proxies have there and that are not over."""
     found: dict[str, int] = {}
-    for replica, value in REMOTE_TURNS.findall(metrics):
-        found[replica] = found.get(replica, 0) + round(float(value))
-    return found
-
-
-def open_requests(metrics: str) -> dict[str, int]:
-    """Stage -> requests it has accepted and not answered to the end, from the text of /metrics."""
-    found: dict[str, int] = {}
-    for stage, value in OPEN_REQUESTS.findall(metrics):
-        found[stage] = found.get(stage, 0) + round(float(value))
+    for row in rows(metrics):
+        if row.name == f"{OURS}remote_turns":
+            replica = row.labels["replica"]
+            found[replica] = found.get(replica, 0) + round(row.value)
     return found
 
 
@@ -38,3 +60,13 @@ def read_metrics(address: str, timeout_s: float = 1.0) -> str:
             return str(answer.read().decode())
     except OSError as fault:
         raise ServerFailed(f"no metrics at {address}: {fault}") from fault
+
+
+def _ours(metrics: str) -> Iterator[tuple[float, Row]]:
+    """With the start of the process that tells it."""
+    for family in text_string_to_metric_families(metrics):
+        samples: list[Any] = family.samples if family.name.startswith(OURS) else []
+        for sample in samples:
+            labels = dict(sample.labels)
+            started = float(labels.pop("started", 0.0))
+            yield started, Row(sample.name, labels.pop("stage", ""), labels, sample.value)

@@ -9,7 +9,6 @@ prosody run in their loops' processes, and their graphs are run again bare at th
 after each call and on whatever core is free, as the call was.
 """
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from rich.progress import Progress
 from tritonclient.grpc import service_pb2
 
 from client import audio
-from deploy.cluster.figures import read_metrics
+from deploy.cluster.figures import read_metrics, rows
 from deploy.launcher import Server
 from deploy.repositories import read_models
 from deploy.settings import Settings
@@ -51,7 +50,6 @@ PLACED: Mapping[str, tuple[str, ...]] = {
 """Stage -> the graphs that Triton runs for it."""
 
 LOOPS = ("asr_decode", "think", "prosody")
-STEPS_TOTAL = re.compile(r'^tristage_steps_total\{stage="(\w+)"\} (\S+)$', re.MULTILINE)
 STAGES = (*PLACED, *LOOPS)
 
 
@@ -200,7 +198,7 @@ def _commands(server: Server) -> dict[str, float]:
 
 def commands_told(metrics: str) -> dict[str, float]:
     """Stage -> commands that its engine has run, from the text of /metrics."""
-    return {stage: float(count) for stage, count in STEPS_TOTAL.findall(metrics)}
+    return {row.stage: row.value for row in rows(metrics) if row.name == "tristage_steps_total"}
 
 
 def commands_per_call(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -70,10 +71,17 @@ FIGURES: Mapping[Name, Figure] = {
 
 
 class Figures:
-    """A stage's rows, each of them there from its first value on."""
+    """A stage's rows, each of them there from its first value on.
+
+    `started`, a time in s, tells the rows of this process from those of the one before. Two
+    processes must never have a row in common: the server (2.51) frees a row that one of them gives
+    up while the other still writes to it, and dies of it soon. It never frees those of a process
+    that was killed, so that the newest `started` of a stage is the one to read.
+    """
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
+        self._started = f"{time.time():.3f}"
         self._families: dict[str, pb_utils.MetricFamily] = {}
         self._metrics: dict[tuple[str, Labels], pb_utils.Metric] = {}
         self._closed = False
@@ -110,6 +118,8 @@ class Figures:
                 kind=getattr(pb_utils.MetricFamily, figure.kind),
             )
         more: dict[str, Any] = {"buckets": list(figure.buckets)} if figure.buckets else {}
-        metric = self._families[name].Metric(labels={"stage": self._stage, **dict(labels)}, **more)
+        metric = self._families[name].Metric(
+            labels={"stage": self._stage, "started": self._started, **dict(labels)}, **more
+        )
         self._metrics[name, labels] = metric
         return metric

@@ -3,7 +3,6 @@
 import json
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from deploy.cluster.figures import Row, read_metrics, rows
 from deploy.launcher import Server
 from tests.server.asking import Ask, ask, asking, call
 
@@ -30,23 +30,20 @@ def stub(server: Server) -> Iterator[Ask]:
         yield stub
 
 
-def told(server: Server, name: str) -> dict[str, float]:
-    """A figure of think, by its other labels."""
-    url = f"http://127.0.0.1:{server.ports.metrics}/metrics"
-    with urllib.request.urlopen(url) as page:
-        rows = re.findall(rf"tristage_{name}\{{(.*)\}} (\S+)", page.read().decode())
-    return {labels: float(value) for labels, value in rows if 'stage="think"' in labels}
+def told(server: Server, name: str) -> list[Row]:
+    """A figure of think."""
+    every = rows(read_metrics(server.metrics_address))
+    return [row for row in every if row.stage == "think" and row.name == f"tristage_{name}"]
 
 
 def slots(server: Server) -> dict[str, float]:
     """By state."""
-    found = told(server, "slots").items()
-    return {re.findall('state="(\\w+)"', labels)[0]: value for labels, value in found}
+    return {row.labels["state"]: row.value for row in told(server, "slots")}
 
 
 def gauge(server: Server, name: str) -> float:
-    (value,) = told(server, name).values()
-    return value
+    (row,) = told(server, name)
+    return row.value
 
 
 @pytest.mark.parametrize("heard", ["", "   ", "\n\t"])

@@ -3,8 +3,8 @@
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from client.responses import TurnChunk, join_pieces
 from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
+from deploy.cluster import figures
 from loadtest.stages.timbre import pitch_hz
 from python_backends.errors import Cancelled, InvalidInput, StageError
 from python_backends.ordering.menu import money
@@ -53,16 +54,11 @@ def sound(chunks: list[TurnChunk]) -> np.ndarray[tuple[int], np.dtype[np.float32
     return np.concatenate([chunk.speech for chunk in chunks])
 
 
-def open_requests(served: Served) -> dict[str, float]:
+def open_requests(served: Served) -> Mapping[str, int]:
     """`tristage_open_requests` of every stage, its proxies included."""
-    found: dict[str, float] = {}
+    found: Counter[str] = Counter()
     for address in served.metrics_addresses:
-        with urllib.request.urlopen(f"http://{address}/metrics") as page:
-            lines = page.read().decode().splitlines()
-        for row in lines:
-            if row.startswith("tristage_open_requests{"):
-                stage = row.split('"')[1]
-                found[stage] = found.get(stage, 0.0) + float(row.rsplit(" ", 1)[1])
+        found.update(figures.open_requests(figures.read_metrics(address)))
     return found
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from deploy.cluster.control import Control, order
-from deploy.cluster.figures import open_requests
+from deploy.cluster.figures import open_requests, rows
 from deploy.cluster.files import ClusterState, ServerState, placement, write_json
 from deploy.errors import DeployError, PlanError
 from deploy.processes import SHARED_MEMORY, start_time
@@ -90,16 +90,28 @@ def test_a_state_that_is_missing_or_broken_is_told_by_its_name(tmp_path: Path) -
         ClusterState.read(tmp_path / "p.json")
 
 
-def test_open_requests_are_added_up_by_stage() -> None:
+def test_open_requests_are_those_of_the_newest_process_of_each_stage() -> None:
     metrics = """# HELP tristage_open_requests Requests
 # TYPE tristage_open_requests gauge
-tristage_open_requests{stage="think"} 3.000000
+tristage_open_requests{started="12.5",stage="think"} 3.000000
+tristage_open_requests{started="9.75",stage="think"} 8
 tristage_open_requests{model="x",stage="acoustic",version="1"} 1
 tristage_open_requests{stage="acoustic"} 2
+# TYPE nv_inference_count counter
 nv_inference_count{model="think",version="1"} 7
 """
     assert open_requests(metrics) == {"think": 3, "acoustic": 3}
     assert open_requests("") == {}
+
+
+def test_a_stage_that_was_loaded_again_and_is_idle_has_nothing_open() -> None:
+    metrics = """# TYPE tristage_open_requests gauge
+tristage_open_requests{started="1.0",stage="think"} 4
+# TYPE tristage_steps_total counter
+tristage_steps_total{started="2.0",stage="think"} 1
+"""
+    assert open_requests(metrics) == {}
+    assert [(one.name, one.value) for one in rows(metrics)] == [("tristage_steps_total", 1.0)]
 
 
 def refuse(stage: str, count: int, tell: Callable[[str], None]) -> None:
