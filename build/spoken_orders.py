@@ -22,12 +22,13 @@ from build.smollm.turns import Line
 from client.audio import HEARD_RATE_HZ, resample
 from client.conversation import Conversation
 from client.requests import TurnOptions
-from client.responses import TurnChunk, join_pieces
+from client.responses import TurnChunk
 from client.turns import TurnClient
 from deploy.launcher import Server
 from deploy.settings import Settings
 from loadtest.stages.reheard import Heard, word_error_rate
 from python_backends.errors import StageError
+from python_backends.ordering.exchange import join_pieces
 from python_backends.speech import SAMPLE_RATE_HZ, VOICES
 
 Row = dict[str, Any]

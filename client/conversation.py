@@ -5,34 +5,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from client.requests import Floats, TurnOptions, new_turn_id
-from client.responses import TurnChunk, join_pieces
+from client.responses import TurnChunk
+from python_backends.ordering.exchange import Exchange
 from python_backends.ordering.order import Order, order_after
 from python_backends.ordering.prompt import Utterance
 
 if TYPE_CHECKING:
     from client.turns import AsyncTurnClient, TurnClient
-
-
-class Exchange:
-    """What one turn adds to the history, as far as it has arrived."""
-
-    def __init__(self) -> None:
-        self._heard = ""
-        self._pieces: list[str] = []
-
-    def add(self, chunk: TurnChunk) -> None:
-        """Take note of one chunk."""
-        self._heard = self._heard or chunk.heard.strip()
-        self._pieces.append(chunk.text)
-
-    @property
-    def utterances(self) -> list[Utterance]:
-        """The user's line and the part of the answer that arrived; nothing if nothing was heard."""
-        if not self._heard:
-            return []
-        reply = join_pieces(self._pieces)
-        user = Utterance("user", self._heard)
-        return [user, Utterance("assistant", reply)] if reply else [user]
 
 
 class Conversation:
@@ -72,7 +51,7 @@ class Conversation:
         ) as stream:
             try:
                 for chunk in stream:
-                    exchange.add(chunk)
+                    exchange.add(chunk.heard, chunk.text)
                     yield chunk
             finally:
                 self.history += exchange.utterances
@@ -113,7 +92,7 @@ class AsyncConversation:
         async with aclosing(stream):
             try:
                 async for chunk in stream:
-                    exchange.add(chunk)
+                    exchange.add(chunk.heard, chunk.text)
                     yield chunk
             finally:
                 self.history += exchange.utterances

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from client import traceparent as w3c
-from client.responses import Event, Floats, TurnChunk, join_pieces
+from client.responses import Event, Floats, TurnChunk
+from python_backends.ordering.exchange import join_pieces
 from python_backends.speech import SAMPLE_RATE_HZ
 
 PATH = ("encode", "asr_decode", "think", "prosody", "acoustic")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from client.traceparent import checked, new_traceparent
 from python_backends import wire
 from python_backends.errors import InvalidInput
+from python_backends.ordering.exchange import history_json
 from python_backends.ordering.prompt import Utterance
 
 Floats = npt.NDArray[np.float32]
@@ -70,8 +71,7 @@ def turn_request(
     """
     tensors: Tensors = {"AUDIO": _audio(audio)}
     if history:
-        lines = [{"role": line.role, "text": line.text} for line in history]
-        tensors["HISTORY"] = _bytes(json.dumps(lines, ensure_ascii=False))
+        tensors["HISTORY"] = _bytes(history_json(history))
     if session_id is not None:
         tensors["SESSION_ID"] = _bytes(session_id)
     return _request("turn", turn_id, tensors, options, traceparent)

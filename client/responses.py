@@ -5,7 +5,7 @@ error without its request's id.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -73,11 +73,6 @@ class Transcript:
     text: str
     status: str
     events: tuple[Event, ...]
-
-
-def join_pieces(pieces: Iterable[str]) -> str:
-    """The pieces of an answer as one text."""
-    return " ".join(piece.strip() for piece in pieces if piece.strip())
 
 
 class TurnReader:

@@ -9,7 +9,7 @@
 
 A gRPC stream carries no status code, so an error travels as text with a fixed grammar::
 
-    [tristage code=OVERLOADED stage=think retry_after_ms=250 turn=a1] human sentence
+    [tristage code=OVERLOADED stage=think reason=queue retry_after_ms=250 turn=a1] human sentence
 
 which `parse` finds anywhere in a string, whatever servers and clients wrapped around it.
 """
@@ -19,17 +19,28 @@ from typing import ClassVar
 
 
 class StageError(Exception):
-    """An expected failure of one request. `stage` and `turn` are filled in where they are known."""
+    """An expected failure of one request. `stage` and `turn` are filled in where they are known.
+
+    `reason` is one word for programs, where a code has several: queue, caller, deadline, bytes,
+    stage or draining of what is Overloaded; ended of a StageFailed whose process has ended.
+    """
 
     code: ClassVar[str] = "INTERNAL"
 
     def __init__(
-        self, message: str, *, stage: str = "", turn: str = "", retry_after_ms: int | None = None
+        self,
+        message: str,
+        *,
+        stage: str = "",
+        turn: str = "",
+        reason: str = "",
+        retry_after_ms: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.stage = stage
         self.turn = turn
+        self.reason = reason
         self.retry_after_ms = retry_after_ms
 
     def at(self, stage: str, turn: str) -> "StageError":
@@ -40,7 +51,7 @@ class StageError(Exception):
 
     def to_wire(self) -> str:
         """The error as one line of text."""
-        fields = {"code": self.code, "stage": self.stage, "turn": self.turn}
+        fields = {"code": self.code, "stage": self.stage, "reason": self.reason, "turn": self.turn}
         if self.retry_after_ms is not None:
             fields["retry_after_ms"] = str(self.retry_after_ms)
         head = " ".join(f"{key}={_plain(value)}" for key, value in fields.items() if value)
@@ -97,6 +108,7 @@ def parse(text: str) -> StageError | None:
         found.group(2).strip(),
         stage=fields.get("stage", ""),
         turn=fields.get("turn", ""),
+        reason=fields.get("reason", ""),
         retry_after_ms=int(retry) if _RETRY.fullmatch(retry) else None,
     )
 

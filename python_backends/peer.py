@@ -107,6 +107,14 @@ class Peer:
             await answers.aclose()
         return found
 
+    async def config(self, model: str, timeout_s: float) -> Any:
+        """The ModelConfig that the server has of a model; StageFailed when it has none now."""
+        request = service_pb2.ModelConfigRequest(name=model)
+        try:
+            return (await self._stub.ModelConfig(request, timeout=timeout_s)).config
+        except grpc.aio.AioRpcError as fault:
+            raise StageFailed(f"{model}: {fault.details()}", stage=model) from fault
+
     async def is_live(self, timeout_s: float) -> bool:
         """The server itself answers."""
         try:

@@ -12,12 +12,12 @@ from build.voice.ears import Ears
 from build.voice.report import Report
 from build.voice.unseen import SENTENCES
 from client import audio
-from client.responses import join_pieces
 from client.turns import TurnClient, TurnOptions
 from client.wer import words
 from loadtest.stages.orders import ORDERS
 from loadtest.stages.reheard import Heard, misheard, word_error_rate
 from python_backends.errors import StageError
+from python_backends.ordering.exchange import join_pieces
 from python_backends.speech import SAMPLE_RATE_HZ, VOICES
 
 Floats = NDArray[np.float32]

@@ -9,7 +9,7 @@ from python_backends.bridge.board import Board, Row
 from python_backends.bridge.calls import call
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.events import span
-from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox, Wake
+from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Event, Inbox, Wake
 from python_backends.bridge.log import log_fault
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.options import Options
@@ -23,6 +23,7 @@ __all__ = [
     "Board",
     "CancelTurn",
     "Closed",
+    "Event",
     "Inbox",
     "Loop",
     "Meters",

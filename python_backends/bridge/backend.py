@@ -13,7 +13,7 @@ from python_backends.bridge import events
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
 from python_backends.bridge.figures import Figures
-from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox
+from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Event, Inbox
 from python_backends.bridge.metered import MeteredRequest
 from python_backends.bridge.meters import Tally
 from python_backends.bridge.outbox import Outbox
@@ -49,6 +49,16 @@ class StageBackend:
         It may tell `self.meters` what goes to /metrics.
         """
         raise NotImplementedError(type(self).__name__)
+
+    def obey(self, order: Any) -> bool:
+        """Do what CONTROL says, where it is an order of this stage's own; whether it is one. May
+        raise a StageError. Called on the server's thread."""
+        return False
+
+    def tell(self, event: Event) -> None:
+        """Put something into the loop's inbox."""
+        with self._lock:
+            self._inbox.put(event)
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the stage and start its thread."""
@@ -123,6 +133,8 @@ class StageBackend:
             case {"clock": True}:
                 self._refuse_if_broken()
                 request.finish({"EVENTS": events.clock(self._config.name)})
+            case _ if self.obey(order):
+                pass
             case _:
                 raise InvalidInput(
                     'CONTROL accepts {"cancel": turn id}, {"probe": true} and {"clock": true}'

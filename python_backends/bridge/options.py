@@ -14,6 +14,7 @@ from python_backends.errors import InvalidInput
 MAX_SEED = 2**63 - 1
 MAX_BIASES, MAX_BIAS = 64, 100.0
 MAX_STOPS, MAX_STOP_CHARS = 4, 64
+MAX_CALLER_CHARS = 128
 MAX_JSON_CHARS = 4096
 """Room for the longest value that is accepted, every character of it escaped."""
 
@@ -80,7 +81,14 @@ class Options:
     """Mel frames an encoder window is padded to at least, 0 to 3000."""
 
     deadline_ms: int = 0
-    """After so long `turn` ends an answer that is not complete; 0 is never."""
+    """After so long an answer that is not complete is ended; 0 is never."""
+
+    caller: str = ""
+    """Whose turn it is: `turn` is fair between callers. Empty: of the session, or nobody's."""
+
+    ordered: bool = True
+    """False: a piece is answered when it is made, and whoever sent it keeps those of a turn in
+    order. So it goes where the pieces before it have never been."""
 
     traceparent: str = ""
     """W3C trace context of the turn, passed on as it is; empty is none."""
@@ -100,6 +108,10 @@ class Options:
         if self.solver:
             _one_of("solver", self.solver, SOLVERS)
         _one_of("voice", self.voice, VOICES)
+        if len(self.caller) > MAX_CALLER_CHARS:
+            raise InvalidInput(
+                f"caller has {len(self.caller)} characters; {MAX_CALLER_CHARS} are accepted"
+            )
         if self.traceparent and not TRACEPARENT.fullmatch(self.traceparent):
             wrong = _shown(self.traceparent)
             raise InvalidInput(f"traceparent {wrong} is not version-traceid-parentid-flags in hex")

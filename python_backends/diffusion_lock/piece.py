@@ -78,8 +78,8 @@ class Piece:
 
     @property
     def is_alone(self) -> bool:
-        """It is the whole turn."""
-        return self.number == 0 and self.is_last
+        """It waits for no other: it is the whole turn, or somebody else keeps the order."""
+        return not self.request.options.ordered or (self.number == 0 and self.is_last)
 
     @property
     def has_sound(self) -> bool:

@@ -1,133 +1,271 @@
-"""The front door: every turn is a task of one asyncio loop."""
+"""The front door: every turn that is let in is a task of one asyncio loop."""
 
 import asyncio
-import contextlib
-import uuid
+import math
+from dataclasses import dataclass
+from functools import partial
 
-from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.events import now_ns
+from python_backends.bridge.tensors import text
 from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
+from python_backends.front_door.asking import AWAY, Asking
+from python_backends.front_door.history import Histories
+from python_backends.front_door.route import Route
 from python_backends.front_door.settings import DoorSettings
-from python_backends.peer import Outputs, Peer
+from python_backends.front_door.stages import Find, Stages, of_this_server
+from python_backends.front_door.turn import Turn
+from python_backends.front_door.walk import walk
+from python_backends.ordering.exchange import history_json
+from python_backends.peer import Peer
+from python_backends.scheduling.admission import Admission, Refusal
 
-TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
 POLL_S = 0.02
-RETRY_AFTER_MS = 500
+CONFIG_TIMEOUT_S = 2.0
+LOOK_S = 0.25
+"""How often figures are told, and waiting callers asked whether they are gone."""
+
+WHY = {
+    "queue": "{ahead} turns wait for a place; at most {most} may",
+    "caller": "too many turns of this caller wait; half of the places are one caller's at most",
+    "deadline": "at the present rate the answer would come after its deadline; {ahead} turns wait",
+    "stage": "a stage has no room for more turns",
+    "draining": "the server is being stopped and takes no more turns",
+}
+
+
+@dataclass(frozen=True)
+class Drain:
+    """Take no more turns, and serve those that are here."""
 
 
 class Door:
-    """Relays turns; whoever cancels or leaves stops every stage.
+    """Lets turns in and brings them through the stages; who cancels or leaves stops them all.
 
-    Behind the door a turn bears its caller's id with a suffix: ids may be missing or used twice.
+    `route`: instead of asking the server for the ensemble's; `find`: see `Stages`.
     """
 
-    def __init__(self, settings: DoorSettings, address: str) -> None:
+    def __init__(
+        self,
+        settings: DoorSettings,
+        address: str,
+        *,
+        route: Route | None = None,
+        find: Find = of_this_server,
+        meters: Meters | None = None,
+    ) -> None:
         self._settings = settings
         self._address = address
-        self._turns: dict[str, asyncio.Task[None]] = {}
-        """Turns that may still be cancelled."""
+        self._route = route
+        self._find = find
+        self._meters = meters or Meters()
+        self._turns: dict[Turn, asyncio.Task[None] | None] = {}
+        """Everybody who is here and may still be cancelled; None while they wait."""
 
         self._tasks: set[asyncio.Task[None]] = set()
+        self._admission: Admission[Turn] = Admission(
+            most_open=settings.max_turns, most_waiting=settings.max_waiting
+        )
+        self._histories = Histories(
+            most=settings.max_sessions,
+            most_chars=settings.session_chars,
+            keep_s=settings.session_s,
+        )
 
     def run(self, inbox: Inbox) -> None:
         """Serve until closed."""
         asyncio.run(self._serve(inbox))
 
+    def is_open(self, turn: str) -> bool:
+        """A caller's turn of this id is here. For any thread."""
+        return any(one.request.turn == turn for one in list(self._turns))
+
     async def _serve(self, inbox: Inbox) -> None:
+        self._clock = asyncio.get_running_loop().time
         self._peer = Peer(self._address)
+        self._stages: Stages | None = None
+        self._watching: asyncio.Task[None] | None = None
+        looking = asyncio.create_task(self._look_again())
+        looking.add_done_callback(lambda ended: inbox.put(Wake(ended)))
         try:
             async for event in inbox.events():
                 match event:
                     case Arrived(request):
-                        self._admit(request)
+                        self._offer(request)
                     case CancelTurn(turn):
                         self._stop(turn)
+                    case Wake(Drain()):
+                        self._admission.draining = True
+                    case Wake(asyncio.Task() as ended) if not ended.cancelled():
+                        ended.result()  # a bug, which is the whole loop's
                     case Wake():
                         pass
                     case Closed():
                         return
         finally:
-            await self._drain()
+            looking.cancel()
+            await self._close()
 
-    def _admit(self, request: Request) -> None:
-        if len(self._turns) >= self._settings.max_turns:
-            request.fail(
-                Overloaded(
-                    f"{len(self._turns)} turns are open; at most {self._settings.max_turns} may",
-                    retry_after_ms=RETRY_AFTER_MS,
-                )
+    async def _close(self) -> None:
+        for turn, task in list(self._turns.items()):
+            if task is not None:
+                task.cancel()
+            else:
+                self._leave(turn, Cancelled("the server is being stopped"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._peer.close()
+
+    def _offer(self, request: Request) -> None:
+        try:
+            turn = Turn(request)
+            self._admission.offer(
+                turn, self._clock(), caller=turn.caller, deadline_s=turn.deadline_s
             )
+        except Refusal as refusal:
+            request.fail(self._told(refusal))
             return
-        turn = f"{request.turn}~{uuid.uuid4().hex[:8]}"
-        task = asyncio.create_task(self._turn(request, turn))
-        self._turns[turn] = task
-        self._tasks.add(task)
-        task.add_done_callback(lambda _: self._ended(request, turn, task))
+        except StageError as error:
+            request.fail(error)
+            return
+        self._turns[turn] = None
+        self._let_in()
 
-    def _ended(self, request: Request, turn: str, task: "asyncio.Task[None]") -> None:
+    def _told(self, refusal: Refusal) -> Overloaded:
+        most = self._settings.max_waiting
+        return Overloaded(
+            WHY[refusal.reason].format(ahead=refusal.ahead, most=most),
+            stage=refusal.stage,
+            reason=refusal.reason,
+            retry_after_ms=math.ceil(1000 * refusal.retry_after_s),
+        )
+
+    def _let_in(self) -> None:
+        """Begin the turns that may; those whose time has passed meanwhile leave."""
+        for turn in self._admission.late(self._clock()):
+            self._leave(turn, self._missed(turn))
+        for turn in self._admission.begin(self._clock()):
+            turn.began_ns = now_ns()
+            self._meters.observe("queue_seconds", (turn.began_ns - turn.request.arrived_ns) / 1e9)
+            task = asyncio.create_task(self._turn(turn))
+            self._turns[turn] = task
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._ended, turn))
+
+    def _ended(self, turn: Turn, task: "asyncio.Task[None]") -> None:
         """A turn is over; one that was cancelled before its task first ran is answered here."""
         self._tasks.discard(task)
+        self._leave(turn, Cancelled("the turn was cancelled"))
+        self._let_in()
+
+    def _leave(self, turn: Turn, error: StageError) -> None:
+        """It is here no more; with this error, unless it was answered."""
         self._turns.pop(turn, None)
-        request.fail(Cancelled("the turn was cancelled"))
+        self._admission.end(turn, self._clock(), served=False)
+        turn.request.fail(error)
 
     def _stop(self, wanted: str) -> None:
         """Cancel every open turn that its caller named `wanted`."""
-        for turn, task in self._turns.items():
-            if turn.rpartition("~")[0] == wanted:
+        for turn, task in list(self._turns.items()):
+            if turn.request.turn != wanted:
+                continue
+            if task is None:
+                self._leave(turn, Cancelled("the turn was cancelled while it waited"))
+            else:
                 task.cancel()
 
-    async def _drain(self) -> None:
-        for task in self._turns.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._peer.close()
+    async def _look_again(self) -> None:
+        """Those who wait are looked after, and figures are told."""
+        while True:
+            until_s = self._admission.next_deadline() - self._clock()
+            await asyncio.sleep(min(LOOK_S, max(0.0, until_s)))
+            for turn, task in list(self._turns.items()):
+                if task is None and turn.request.cancelled:
+                    self._leave(turn, Cancelled("the caller left while the turn waited"))
+            self._let_in()
+            free = self._settings.max_turns - self._admission.open
+            self._meters.slots(
+                running=self._admission.open, waiting=self._admission.waiting, free=free
+            )
 
-    async def _turn(self, request: Request, turn: str) -> None:
-        """Relay a turn to its end; whatever else ends it, every stage is told to drop it."""
+    async def _turn(self, turn: Turn) -> None:
+        """Bring a turn to its end; whatever else ends it, every stage is told to drop it."""
+        request = turn.request
         request.poll_interval_s = POLL_S
         watcher = asyncio.create_task(self._watch(request, asyncio.current_task()))
         error: StageError = StageFailed("the front door failed")
         try:
-            async with asyncio.timeout(request.options.deadline_ms / 1000 or None):
-                await self._relay(request, turn)
+            left_s = turn.deadline_s - self._clock()
+            async with asyncio.timeout(None if math.isinf(left_s) else left_s):
+                await self._walk(turn)
             request.finish()
+            self._admission.end(turn, self._clock(), served=True)
             return
         except TimeoutError:
-            error = DeadlineMissed(f"not answered within {request.options.deadline_ms} ms")
+            error = self._missed(turn)
         except asyncio.CancelledError:
             error = Cancelled("the turn was cancelled")
         except StageError as fault:
             error = fault
         finally:
+            self._remember(turn)
             self._turns.pop(turn, None)
             watcher.cancel()
             if request.is_open:
-                await self._peer.cancel(turn, self._settings.stage_names)
+                await self._drop(turn)
                 error.turn = request.turn
                 request.fail(error)
 
-    async def _relay(self, request: Request, turn: str) -> None:
-        inputs = {
-            name: values for name in TENSORS if (values := request.optional(name)) is not None
-        }
-        request.required("AUDIO")
-        responses = self._peer.stream(
-            self._settings.ensemble,
-            inputs,
-            turn=turn,
-            parameters=request.options.given(),
+    async def _walk(self, turn: Turn) -> None:
+        route, stages = await self._ways()
+        given = turn.inputs()
+        if turn.remembered and (said := self._histories.of(turn.session, self._clock())):
+            given["HISTORY"] = text(history_json(said))
+        asking = Asking(
+            self._peer,
+            stages,
+            turn=turn.id,
+            parameters=turn.parameters,
             silence_s=self._settings.no_progress_ms / 1000,
+            hold_s=self._settings.hold_ms / 1000,
+            refused=self._refused,
         )
-        async with contextlib.aclosing(responses):
-            async for answer in responses:
-                request.send(self._stamped(request, answer.outputs))
+        await walk(route, asking.ask, given, turn.send)
 
-    def _stamped(self, request: Request, outputs: Outputs) -> Outputs:
-        """The response with a span of the front door itself behind its events."""
-        span = request.span(
-            "relay", request.arrived_ns, now_ns(), piece=int(outputs["PIECE"][0, 0])
-        )
-        return {**outputs, "EVENTS": request.events_after(outputs["EVENTS"], span)}
+    async def _ways(self) -> tuple[Route, Stages]:
+        """The route, and the stages on it; the first turn asks for them."""
+        until_s = self._clock() + self._settings.hold_ms / 1000
+        while self._route is None:
+            try:
+                config = await self._peer.config(self._settings.ensemble, CONFIG_TIMEOUT_S)
+                self._route = Route.of(config)
+            except StageError as error:
+                if not AWAY.search(error.message) or self._clock() > until_s:
+                    raise
+                await asyncio.sleep(POLL_S)
+        if self._stages is None:
+            self._stages = Stages(self._route.models, self._find)
+            self._watching = asyncio.create_task(self._stages.watch())
+            await asyncio.sleep(0)  # it has looked once
+        return self._route, self._stages
+
+    def _refused(self, stage: str, for_s: float) -> None:
+        self._admission.stage_is_full(stage, self._clock() + for_s)
+
+    def _remember(self, turn: Turn) -> None:
+        if turn.remembered:
+            self._histories.add(turn.session, turn.exchange.utterances, self._clock())
+
+    def _missed(self, turn: Turn) -> DeadlineMissed:
+        return DeadlineMissed(f"not answered within {turn.request.options.deadline_ms} ms")
+
+    async def _drop(self, turn: Turn) -> None:
+        """Tell all stages that are there."""
+        stages, names = self._stages, self._settings.stage_names
+        up = [name for name in names if stages is None or stages.is_up(name)]
+        await self._peer.cancel(turn.id, up)
 
     async def _watch(self, request: Request, task: "asyncio.Task[None] | None") -> None:
         """Cancel the turn's task as soon as its caller is gone."""

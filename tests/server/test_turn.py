@@ -16,13 +16,14 @@ from client import audio
 from client.conversation import Conversation
 from client.record import TurnRecord
 from client.requests import turn_request
-from client.responses import TurnChunk, join_pieces
+from client.responses import TurnChunk
 from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
 from deploy.cluster import figures
 from loadtest.stages.timbre import pitch_hz
 from python_backends.errors import Cancelled, InvalidInput, StageError
+from python_backends.ordering.exchange import join_pieces
 from python_backends.ordering.menu import money
 from python_backends.speech import VOICES
 from tests.server.asking import asking, chunks_of

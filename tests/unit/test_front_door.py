@@ -1,19 +1,26 @@
 """The front door relays, keeps ids apart, and stops every stage when a turn does not end well."""
 
 import asyncio
+import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from python_backends import peer
-from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
-from python_backends.front_door.loop import Door
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.front_door.loop import Door, Drain
+from python_backends.front_door.route import Route, Step
 from python_backends.front_door.settings import DoorSettings
+from python_backends.front_door.turn import TENSORS
 from tests import fakes
 from tests.unit.fake_triton import (
     FakeServer,
@@ -35,7 +42,19 @@ SETTINGS = DoorSettings(
     stages=",".join(STAGES),
     no_progress_ms=5000,
     max_turns=2,
+    max_waiting=1,
+    hold_ms=300,
 )
+ANSWER = ("PIECE", "TEXT", "HEARD", "STATUS", "EVENTS", "SPEECH", "SAMPLE_RATE")
+ONE_STEP = Route(
+    (Step("voice_turn", {name: name for name in TENSORS}, {name: name for name in ANSWER}),),
+    ANSWER,
+)
+
+
+def door(settings: DoorSettings, address: str, route: Route = ONE_STEP) -> Door:
+    """Stages have no processes here."""
+    return Door(settings, address, route=route, find=lambda models: [])
 
 
 @contextmanager
@@ -50,7 +69,7 @@ def opened(script: Script, settings: DoorSettings = SETTINGS) -> Iterator[tuple[
 
     with serving(scripted) as (fake, address):
         inbox = Inbox()
-        thread = threading.Thread(target=Door(settings, address).run, args=[inbox])
+        thread = threading.Thread(target=door(settings, address).run, args=[inbox])
         thread.start()
         try:
             yield fake, inbox
@@ -60,14 +79,33 @@ def opened(script: Script, settings: DoorSettings = SETTINGS) -> Iterator[tuple[
 
 
 def arrive(
-    inbox: Inbox, turn: str = "t", *, audio: bool = True, **parameters: Any
+    inbox: Inbox,
+    turn: str = "t",
+    *,
+    audio: bool = True,
+    inputs: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    **parameters: Any,
 ) -> fakes.InferenceResponseSender:
-    inputs = {"AUDIO": np.zeros((1, 160), np.float32)} if audio else {"HISTORY": fakes.text("[]")}
-    native = fakes.arriving(inputs, request_id=turn, parameters=parameters)
+    given = {"AUDIO": np.zeros((1, 160), np.float32)} if audio else {"HISTORY": fakes.text("[]")}
+    native = fakes.arriving({**given, **inputs}, request_id=turn, parameters=parameters)
     request = Request(native, "turn", lambda _: None)
     request.parse_options()
     inbox.put(Arrived(request))
     return native.sender
+
+
+def slow_pieces(request: Any, context: Any) -> Iterator[Message]:
+    for one in two_pieces(request, context):
+        time.sleep(0.05)
+        yield one
+
+
+def history_of(request: Any) -> list[tuple[str, str]] | None:
+    """What a stage was told has been said before."""
+    for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
+        if tensor.name == "HISTORY":
+            return [(line["role"], line["text"]) for line in json.loads(raw[4:])]
+    return None
 
 
 def cancelled_stages(fake: FakeServer) -> set[str]:
@@ -130,12 +168,12 @@ def test_a_cancel_by_id_stops_every_stage() -> None:
 
 
 def test_a_cancel_that_comes_together_with_its_turn_ends_it_and_frees_its_place() -> None:
-    settings = DoorSettings(**{**SETTINGS.__dict__, "max_turns": 1})
+    settings = replace(SETTINGS, max_turns=1)
     inbox = Inbox()
     sender = arrive(inbox, "mine")
     inbox.put(CancelTurn("mine"))
     with serving(two_pieces) as (_, address):
-        thread = threading.Thread(target=Door(settings, address).run, args=[inbox])
+        thread = threading.Thread(target=door(settings, address).run, args=[inbox])
         thread.start()
         assert "code=CANCELLED" in sender.error()
         assert len(arrive(inbox, "next").values()) == 3
@@ -214,7 +252,7 @@ def test_an_error_of_a_stage_is_passed_on_with_the_callers_id() -> None:
 
 
 def test_a_stream_without_progress_is_given_up() -> None:
-    impatient = DoorSettings(**{**SETTINGS.__dict__, "no_progress_ms": 50})
+    impatient = replace(SETTINGS, no_progress_ms=50)
     with opened(one_chunk_then_silence, impatient) as (fake, inbox):
         sender = arrive(inbox)
         assert "no progress for 0.05 s" in sender.error()
@@ -243,7 +281,7 @@ def test_a_turn_is_ended_at_its_deadline() -> None:
 
 def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     inbox = Inbox()
-    thread = threading.Thread(target=Door(SETTINGS, "127.0.0.1:1").run, args=[inbox])
+    thread = threading.Thread(target=door(SETTINGS, "127.0.0.1:1").run, args=[inbox])
     thread.start()
     sender = arrive(inbox)
     assert "code=STAGE_FAILED" in sender.error()
@@ -251,15 +289,56 @@ def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     thread.join()
 
 
-def test_more_turns_than_allowed_are_refused() -> None:
+def test_one_turn_may_wait_for_a_place_and_one_more_is_refused_with_a_reason() -> None:
     with opened(one_chunk_then_silence) as (fake, inbox):
         held = [arrive(inbox, f"t{n}") for n in range(2)]
         for _ in held:
             fake.arrived.acquire()
-        assert "code=OVERLOADED" in arrive(inbox, "third").error()
-        for sender in held:
-            sender.cancelled = True
-            sender.wait()
+        waiting = arrive(inbox, "waiting")
+        refused = arrive(inbox, "refused").error()
+        assert "code=OVERLOADED stage=turn reason=queue" in refused
+        assert "retry_after_ms=500" in refused
+        assert "1 turns wait for a place; at most 1 may" in refused
+        held[0].cancelled = True
+        fake.arrived.acquire()  # one of the stages that are told
+        waiting.cancelled = held[1].cancelled = True
+        for sender in (*held, waiting):
+            assert "code=CANCELLED" in sender.error()
+
+
+def test_a_turn_that_waits_can_be_cancelled_and_its_deadline_holds() -> None:
+    with opened(one_chunk_then_silence, replace(SETTINGS, max_turns=1, max_waiting=3)) as (_, door):
+        first = arrive(door, "first")
+        hasty, mine, gone = (
+            arrive(door, "hasty", deadline_ms=60),
+            arrive(door, "mine"),
+            arrive(door, "gone"),
+        )
+        gone.cancelled = True
+        door.put(CancelTurn("mine"))
+        assert "code=DEADLINE_MISSED" in hasty.error()
+        assert "cancelled while it waited" in mine.error()
+        assert "left while the turn waited" in gone.error()
+        door.put(CancelTurn("first"))
+        first.wait()
+
+
+def test_a_draining_door_serves_those_who_are_in_and_takes_nobody_else() -> None:
+    with opened(slow_pieces) as (fake, inbox):
+        first = arrive(inbox, "first")
+        fake.arrived.acquire()
+        inbox.put(Wake(Drain()))
+        assert "reason=draining" in arrive(inbox, "late").error()
+        assert len(first.values()) == 3
+
+
+def test_a_session_without_history_is_remembered_until_the_caller_sends_one() -> None:
+    with opened(two_pieces) as (fake, inbox):
+        for inputs in ({}, {}, {"HISTORY": fakes.text("[]")}, {"SESSION_ID": fakes.text("other")}):
+            arrive(inbox, inputs={"SESSION_ID": fakes.text("mine"), **inputs}).wait()
+    told = [history_of(request) for request in fake.requests]
+    lines = [("user", "two burgers"), ("assistant", "Piece 0. Piece 0. Piece 1.")]
+    assert told == [None, lines, [], None]
 
 
 def test_a_turn_without_sound_sent_is_refused_before_anything_is_asked() -> None:

@@ -92,7 +92,10 @@ class Utterance(Stepped):
             "SAMPLE_RATE": RATE,
         }
         leave = self.request.finish if last else self.request.send
-        self._speak.in_order(self.request.turn, place, partial(leave, outputs))
+        if self.request.options.ordered:
+            self._speak.in_order(self.request.turn, place, partial(leave, outputs))
+        else:
+            leave(outputs)
         self._chunks += 1
         self._chunk_steps = 0
 

@@ -147,6 +147,6 @@ def _piece(request: Request) -> NDArray[np.int32]:
 
 
 def _is_alone(request: Request) -> bool:
-    """It is the whole turn."""
+    """It waits for no other: it is the whole turn, or somebody else keeps the order."""
     number, _, flags = _piece(request)[0]
-    return bool(number == 0 and flags & LAST_PIECE)
+    return not request.options.ordered or bool(number == 0 and flags & LAST_PIECE)

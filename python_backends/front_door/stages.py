@@ -1,0 +1,124 @@
+"""Which stages are there: the processes of this server are watched, and whoever is inside one that
+ends is told at once, since the server answers such a request late or never."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from python_backends.errors import StageFailed
+from python_backends.siblings import stubs
+
+LOOK_S: Final = 0.5
+"""How often new processes are looked for while all are there; ends are told at once."""
+
+LOOK_AGAIN_S: Final = 0.03
+"""How often while one is missing."""
+
+Find = Callable[[Collection[str]], list[tuple[str, int]]]
+
+
+@dataclass(eq=False)
+class _Life:
+    """A process of a stage, and the tasks that wait for its answers."""
+
+    pid: int
+    handle: int
+    inside: set["asyncio.Task[object]"] = field(default_factory=set)
+    ended: bool = False
+
+
+def of_this_server(models: Collection[str]) -> list[tuple[str, int]]:
+    """Stubs of the server whose stub this process is."""
+    return stubs(os.getppid(), models)
+
+
+class Stages:
+    """The stages `models`. One that has never had a process here is taken to be there: native
+    backends are part of the server."""
+
+    def __init__(self, models: Collection[str], find: Find = of_this_server) -> None:
+        self._models = models
+        self._find = find
+        self._lives: dict[str, _Life] = {}
+        self._seen = asyncio.Condition()
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                if self._look():
+                    async with self._seen:
+                        self._seen.notify_all()
+                missing = any(life.ended for life in self._lives.values())
+                await asyncio.sleep(LOOK_AGAIN_S if missing else LOOK_S)
+        finally:
+            for life in self._lives.values():
+                self._release(life)
+
+    def is_up(self, model: str) -> bool:
+        """Its process runs, as far as is known."""
+        life = self._lives.get(model)
+        return life is None or not life.ended
+
+    async def until_up(self, model: str) -> None:
+        """Wait for a process of the stage."""
+        async with self._seen:
+            await self._seen.wait_for(lambda: self.is_up(model))
+
+    @asynccontextmanager
+    async def inside(self, model: str) -> AsyncIterator[None]:
+        """While a request is there: StageFailed when the process ends."""
+        life, task = self._lives.get(model), asyncio.current_task()
+        if life is None or task is None:
+            yield
+            return
+        if life.ended:
+            raise _ended(model)
+        life.inside.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if life.ended and task not in life.inside and task.uncancel() == 0:
+                raise _ended(model) from None
+            raise
+        finally:
+            life.inside.discard(task)
+
+    def _look(self) -> bool:
+        """Whether a stage is there that was not."""
+        found = False
+        for model, pid in self._find(self._models):
+            known = self._lives.get(model)
+            if known is not None and (known.pid == pid or not known.ended):
+                continue
+            try:
+                handle = os.pidfd_open(pid)
+            except OSError:
+                continue
+            life = self._lives[model] = _Life(pid, handle)
+            asyncio.get_running_loop().add_reader(handle, self._end, life)
+            found = True
+        return found
+
+    def _end(self, life: _Life) -> None:
+        life.ended = True
+        self._release(life)
+        inside, life.inside = life.inside, set()
+        for task in inside:
+            task.cancel()
+
+    @staticmethod
+    def _release(life: _Life) -> None:
+        if life.handle >= 0:
+            asyncio.get_running_loop().remove_reader(life.handle)
+            os.close(life.handle)
+            life.handle = -1
+
+
+def _ended(model: str) -> StageFailed:
+    return StageFailed(
+        "its process has ended while it worked on this turn", stage=model, reason="ended"
+    )

@@ -1,0 +1,81 @@
+"""One turn at the front door: who asked for it, what is left of its time, and what was said."""
+
+import math
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from python_backends.bridge import Request
+from python_backends.bridge.events import now_ns
+from python_backends.ordering.exchange import Exchange
+from python_backends.peer import Outputs
+
+AT_ONCE_NS = 20_000_000
+"""Who was let in so soon has not waited."""
+
+TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
+
+
+@dataclass(eq=False)
+class Turn:
+    """Behind the door a turn bears its caller's id with a suffix: ids may be missing or used twice.
+
+    InvalidInput without AUDIO, or when SESSION_ID is not text.
+    """
+
+    request: Request
+    id: str = ""
+    session: str = ""
+    began_ns: int = 0
+    """When it was let in; 0 while it waits."""
+
+    exchange: Exchange = field(default_factory=Exchange)
+
+    def __post_init__(self) -> None:
+        self.request.required("AUDIO")
+        self.id = f"{self.request.turn}~{uuid.uuid4().hex[:8]}"
+        self.session = self.request.text("SESSION_ID", "")
+
+    @property
+    def caller(self) -> str:
+        """Who is to be treated fairly: the caller that is named, the session, or the turn alone."""
+        return self.request.options.caller or self.session or self.id
+
+    @property
+    def deadline_s(self) -> float:
+        """On time.monotonic; infinity for none."""
+        allowed_ms = self.request.options.deadline_ms
+        return self.request.arrived_ns / 1e9 + allowed_ms / 1e3 if allowed_ms else math.inf
+
+    @property
+    def remembered(self) -> bool:
+        """Its conversation is the door's: the caller sends none."""
+        return bool(self.session) and self.request.optional("HISTORY") is None
+
+    def parameters(self) -> dict[str, Any]:
+        """For a request to a stage now."""
+        given = self.request.options.given()
+        if "deadline_ms" in given:
+            given["deadline_ms"] = max(1, round(1000 * (self.deadline_s - now_ns() / 1e9)))
+        return {**given, "ordered": False}
+
+    def inputs(self) -> Outputs:
+        """What the caller sent."""
+        found = {name: self.request.optional(name) for name in TENSORS}
+        return {name: values for name, values in found.items() if values is not None}
+
+    def send(self, outputs: Outputs) -> None:
+        """Relay a response, with the door's own spans behind its events."""
+        request, place = self.request, outputs["PIECE"]
+        self.exchange.add(_line(outputs["HEARD"]), _line(outputs["TEXT"]))
+        piece = int(place[0, 0])
+        spans = [request.span("relay", request.arrived_ns, now_ns(), piece=piece)]
+        if not place[0, :2].any() and self.began_ns - request.arrived_ns > AT_ONCE_NS:
+            spans.append(request.span("admission", request.arrived_ns, self.began_ns, piece=piece))
+        request.send({**outputs, "EVENTS": request.events_after(outputs["EVENTS"], *spans)})
+
+
+def _line(values: NDArray[Any]) -> str:
+    return bytes(values.reshape(-1)[0]).decode(errors="replace")
