@@ -14,6 +14,7 @@ from deploy.errors import DeployError
 from deploy.launcher import Server
 from deploy.progress import Line
 from deploy.settings import OUT, Ports, Settings
+from deploy.watchdog import watching
 
 EXAMPLE = """
     import numpy, queue
@@ -44,7 +45,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM; 1 when the server ends by itself."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with Server(_settings(options), Line()) as server:
+        with Server(_settings(options), Line()) as server, watching(server, _told):
             print(_address_book(server), flush=True)
             server.wait()
             print(server.log.account("the server ended by itself"), file=sys.stderr)
@@ -52,6 +53,11 @@ def serve(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nstopped")
         return 0
+
+
+def _told(kind: str, what: str) -> None:
+    """What the watchdog did."""
+    print(f"{kind}: {what}", file=sys.stderr, flush=True)
 
 
 def sweep(options: argparse.Namespace) -> int:

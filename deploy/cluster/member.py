@@ -4,19 +4,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from deploy.cluster.events import Kind
 from deploy.cluster.files import ServerState
-from deploy.cluster.stub_keeper import StubKeeper
 from deploy.cluster.vigil import Vigil
 from deploy.errors import DeployError, ServerFailed
 from deploy.launcher import Server
 from deploy.readiness import probing
 from deploy.views import View
+from deploy.watchdog import TICK_S as STUB_TICK_S
+from deploy.watchdog import Watchdog
 
 TICK_S = 0.1
 LIVE_TIMEOUT_S = 1.0
-STUB_TICK_S = 0.25
 JOIN_S = 1.0
 FIRST_BACK_OFF_S = 1.0
 MOST_BACK_OFF_S = 30.0
@@ -180,11 +181,15 @@ class Member:
     def _keep_stubs(self, restarts: int) -> None:
         """Until the server is another one."""
         with probing(self.server.grpc_address) as probe:
-            keeper = StubKeeper(self.server, probe, self._note)
+            watchdog = Watchdog(self.server, probe, self._tell_of_stub)
             while self.phase == "ready" and self.restarts == restarts:
-                keeper.look()
-                if self._closing.wait(STUB_TICK_S):
+                watchdog.look()
+                watchdog.wait(STUB_TICK_S)
+                if self._closing.is_set():
                     return
+
+    def _tell_of_stub(self, kind: str, what: str) -> None:
+        self._note(cast(Kind, kind), what)
 
     def _note(self, kind: Kind, what: str) -> None:
         self._tell(self, kind, what)

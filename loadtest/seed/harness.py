@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from rich.progress import Progress
 
-from deploy.cluster.stubs import kill, stubs
 from deploy.launcher import Server
 from deploy.settings import Settings
+from deploy.stubs import kill, stubs
 from loadtest.device import Delays, Emulation, Profile, create, named
 from loadtest.ledger import Explanation
 from loadtest.load import RunSpec, bars, run

@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from deploy.cluster import Cluster
 from deploy.cluster.files import ClusterState, state_path
-from deploy.cluster.stubs import stubs
+from deploy.stubs import stubs
 from loadtest.apart.stand import MODEL, PLANS, emulating, plan_of
 from loadtest.apart.transfer import ask
 from python_backends import wire

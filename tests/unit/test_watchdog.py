@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from deploy.cluster.stub_keeper import StubKeeper
-from deploy.cluster.stubs import STUB, stubs
 from deploy.errors import ServerFailed
+from deploy.stubs import stubs, wait_for_an_end
+from deploy.watchdog import RELOADS, REST_S, WITHIN_S, RestartBudget, Watchdog
+from python_backends.siblings import STUB
 
 Started = subprocess.Popen[bytes]
 PATIENCE_S = 10.0
@@ -23,7 +25,7 @@ SLEEP = "import time; time.sleep(60)"
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[dict[str, Started]]:
     """A stub for `mimic` and one for `mimic_step`, started by this process."""
-    program = tmp_path / STUB
+    program = tmp_path / STUB.decode()
     program.symlink_to(sys.executable)
     started = {
         model: subprocess.Popen([program, "-I", "-S", "-c", SLEEP, "/shm", f"{model}_0_0"])
@@ -71,7 +73,7 @@ class Probe:
 
 
 class Watched:
-    """A keeper in fake time, and what it told."""
+    """A watchdog in fake time, and what it told."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -80,11 +82,11 @@ class Watched:
         server: Any = Server()
         probe: Any = self.probe
         tell = lambda kind, what: self.told.append((kind, what))  # noqa: E731
-        self.keeper = StubKeeper(server, probe, tell, lambda: self.now)
+        self.watchdog = Watchdog(server, probe, tell, lambda: self.now)
 
     def look(self, now: float) -> None:
         self.now = now
-        self.keeper.look()
+        self.watchdog.look()
 
 
 def ended(process: Started) -> None:
@@ -155,3 +157,42 @@ def test_a_process_that_has_gone_has_no_stubs() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert stubs(gone.pid, Server.models) == []
+
+
+def test_the_end_of_a_stub_is_noticed_at_once(running: dict[str, Started]) -> None:
+    some = stubs(os.getpid(), Server.models)
+    assert not wait_for_an_end(some, 0.01)
+    threading.Timer(0.05, running["mimic"].kill).start()
+    assert wait_for_an_end(some, PATIENCE_S)
+    assert wait_for_an_end(some, 0.0)
+
+
+def test_a_model_may_be_reloaded_so_often_and_then_rests() -> None:
+    budget = RestartBudget()
+    for number in range(RELOADS):
+        assert budget.take("think", float(number))
+    assert not budget.take("think", 20.0)
+    assert budget.rests("think", 20.0 + REST_S - 0.1)
+    assert budget.take("speak", 20.0)
+    assert not budget.take("think", 20.0 + REST_S - 0.1)
+    assert not budget.rests("think", 20.0 + REST_S)
+    assert budget.take("think", 20.0 + REST_S)
+
+
+def test_a_model_that_dies_now_and_then_is_always_brought_back() -> None:
+    budget = RestartBudget()
+    assert all(budget.take("think", k * WITHIN_S / RELOADS) for k in range(10 * RELOADS))
+
+
+def test_a_model_that_is_left_alone_is_told_once_and_brought_back_later(
+    running: dict[str, Started],
+) -> None:
+    watched = Watched()
+    for _ in range(RELOADS):
+        watched.watchdog._budget.take("mimic_step", 0.0)
+    ended(running["mimic_step"])
+    for now in (0.1, 0.2, 1.0):
+        watched.look(now)
+    assert [kind for kind, _ in watched.told] == ["lost", "failed"]
+    watched.look(0.1 + REST_S)
+    assert watched.probe.reloaded == ["mimic_step"]

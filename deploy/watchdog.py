@@ -1,0 +1,166 @@
+"""Brings back models whose stub has died or hangs inside a server that lives.
+
+The server (2.51) notices neither: it calls such a model ready, and fails or forgets its requests.
+"""
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from deploy.errors import ServerFailed
+from deploy.launcher import Server
+from deploy.readiness import Probe, probing
+from deploy.stubs import Stub, kill, stubs, wait_for_an_end
+
+ASK_EVERY_S: Final = 2.0
+ANSWER_TIMEOUT_S: Final = 3.0
+"""A stage answers a probe on arrival, whatever it computes."""
+
+LIVE_TIMEOUT_S: Final = 1.0
+TICK_S: Final = 0.25
+"""How often it is looked whether a stage is to be asked; an end is noticed at once."""
+
+RELOADS: Final = 10
+WITHIN_S: Final = 60.0
+REST_S: Final = 20.0
+"""A model that was reloaded `RELOADS` times within `WITHIN_S` is left alone for `REST_S`: what
+kills it is still there, and each reload of a large model costs the others time."""
+
+Tell = Callable[[str, str], None]
+"""What happened ("lost", "reloaded", "failed"), and in words for a person."""
+
+
+class RestartBudget:
+    """How often a model may be brought back. Pure: told the time."""
+
+    def __init__(self) -> None:
+        self._reloads: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RELOADS))
+        self._rests_until: dict[str, float] = {}
+
+    def take(self, model: str, now: float) -> bool:
+        """It may be reloaded now, and is going to be."""
+        if now < self._rests_until.get(model, now):
+            return False
+        done = self._reloads[model]
+        if len(done) == RELOADS and now - done[0] < WITHIN_S:
+            done.clear()
+            self._rests_until[model] = now + REST_S
+            return False
+        done.append(now)
+        return True
+
+    def rests(self, model: str, now: float) -> bool:
+        """It is left alone."""
+        return now < self._rests_until.get(model, now)
+
+
+class Watchdog:
+    """Looks after the stubs of a server from one of its starts to its end."""
+
+    def __init__(
+        self,
+        server: Server,
+        probe: Probe,
+        tell: Tell,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = server
+        self._probe = probe
+        self._tell = tell
+        self._clock = clock
+        self._budget = RestartBudget()
+        self._stubs = stubs(server.pid, server.models)
+        self._asked_at = clock()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there may be something to do."""
+        now = self._clock()
+        some = [stub for stub in self._stubs if not self._budget.rests(stub.model, now)]
+        wait_for_an_end(some, timeout_s)
+
+    def look(self) -> None:
+        """Reload what is dead or silent. ServerFailed when the server cannot."""
+        sick = self._dead() or self._silent()
+        if sick and self._probe.server_is_live(LIVE_TIMEOUT_S):
+            self._reload(*sick)
+
+    def _dead(self) -> tuple[str, str] | None:
+        now = self._clock()
+        for stub in self._stubs:
+            if not stub.alive and not self._budget.rests(stub.model, now):
+                return stub.model, "its process has ended"
+        return None
+
+    def _silent(self) -> tuple[str, str] | None:
+        """The first model that does not answer a probe, and what came instead."""
+        now = self._clock()
+        if now - self._asked_at < ASK_EVERY_S:
+            return None
+        self._asked_at = now
+        for model in self._server.own_queues:
+            if self._budget.rests(model, now):
+                continue
+            if self._miss(model) and (reason := self._miss(model)):
+                return model, reason
+        return None
+
+    def _miss(self, model: str) -> str:
+        """Why a model did not answer; empty when it did. Once is no proof: it may have been us who
+        were stopped or starved meanwhile."""
+        try:
+            self._probe.infer(self._server.config(model), ANSWER_TIMEOUT_S)
+        except ServerFailed as failure:
+            return str(failure)
+        return ""
+
+    def _reload(self, model: str, reason: str) -> None:
+        began = self._clock()
+        self._tell("lost", f"model {model!r}: {reason}")
+        for stub in self._of(model):
+            kill(stub)  # a hung one would hold the unloading of its model
+        if not self._budget.take(model, began):
+            self._tell(
+                "failed",
+                f"model {model!r} has been reloaded {RELOADS} times within {WITHIN_S:g} s and is "
+                f"left alone for {REST_S:g} s",
+            )
+            return
+        self._probe.reload(model)
+        self._stubs = stubs(self._server.pid, self._server.models) + self._resting()
+        self._tell("reloaded", f"model {model!r} is back after {self._clock() - began:.1f} s")
+
+    def _of(self, model: str) -> list[Stub]:
+        return [stub for stub in self._stubs if stub.model == model]
+
+    def _resting(self) -> list[Stub]:
+        """Dead ones that are to be brought back later."""
+        now = self._clock()
+        return [one for one in self._stubs if not one.alive and self._budget.rests(one.model, now)]
+
+
+@contextmanager
+def watching(server: Server, tell: Tell) -> Iterator[None]:
+    """A watchdog on a thread of its own while the block runs, for a server that is started."""
+    closing = threading.Event()
+    thread = threading.Thread(target=_watch, args=(server, tell, closing), name="watchdog")
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
+
+
+def _watch(server: Server, tell: Tell, closing: threading.Event) -> None:
+    with probing(server.grpc_address) as probe:
+        watchdog = Watchdog(server, probe, tell)
+        while not closing.is_set() and server.alive:
+            try:
+                watchdog.look()
+            except ServerFailed as failure:
+                tell("failed", str(failure))
+                closing.wait(REST_S / 10)
+            watchdog.wait(TICK_S)
