@@ -10,6 +10,7 @@ import grpc.aio
 from tritonclient.grpc import service_pb2_grpc
 
 from client.calls import CHANNEL_OPTIONS, TIMEOUT_S, error_of
+from client.pulse import Pulse, watch
 from client.requests import (
     Floats,
     TurnOptions,
@@ -19,7 +20,7 @@ from client.requests import (
     turn_request,
 )
 from client.responses import Transcript, TurnChunk, TurnReader, read_transcript
-from python_backends.errors import Cancelled
+from python_backends.errors import Cancelled, StageFailed
 from python_backends.ordering.prompt import Utterance
 
 
@@ -36,6 +37,18 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
         self._reader = TurnReader(self.turn_id)
         self._cancelled = False
         self._done = False
+        self.pulse = Pulse(self.turn_id, time.monotonic())
+        self._broken: StageFailed | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def watch(self, stub: Any, model: str) -> None:
+        """Ask after the turn whenever it is silent."""
+        self._watching = asyncio.create_task(watch(self, stub, model))
+
+    def break_off(self, error: StageFailed) -> None:
+        """End the stream with this error."""
+        self._broken = error
+        self._call.cancel()
 
     async def __anext__(self) -> TurnChunk:
         try:
@@ -43,18 +56,26 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
         except grpc.RpcError as fault:
             raise error_of(fault, self.turn_id, self._timeout_s) from fault
         except asyncio.CancelledError as fault:
+            if self._broken is not None:
+                raise self._broken from fault
             if self._cancelled:
                 raise Cancelled("cancelled here", stage="client", turn=self.turn_id) from fault
             raise
         finally:
             if self._done:
-                self._call.cancel()
+                self._end()
+
+    def _end(self) -> None:
+        self._call.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def _read(self) -> TurnChunk:
         if self._done:
             raise StopAsyncIteration
         self._done = True
         async for message in self._messages:
+            self.pulse.heard(time.monotonic())
             chunk = self._reader.take(message, time.monotonic_ns())
             if chunk is not None:
                 self._done = False
@@ -70,7 +91,7 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
     async def aclose(self) -> None:
         """Stop the turn unless it has ended."""
         self._done = True
-        self._call.cancel()
+        self._end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,7 +134,9 @@ class AsyncTurnClient:
             traceparent=traceparent,
             options=options,
         )
-        return self._stream(request)
+        stream = self._stream(request)
+        stream.watch(self._stub, "turn")
+        return stream
 
     def speak(
         self,

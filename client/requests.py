@@ -49,6 +49,10 @@ class TurnOptions:
 
     stream: bool | None = None
     deadline_ms: int | None = None
+    """The server gives the turn up after so long, or at once when it is sure to take longer."""
+
+    caller: str | None = None
+    """Who is to be treated fairly beside others; else the session."""
 
 
 def new_turn_id() -> str:

@@ -19,6 +19,7 @@ from tritonclient.grpc import service_pb2_grpc
 from client.aio import AsyncTurnClient, AsyncTurnStream
 from client.calls import CHANNEL_OPTIONS, TIMEOUT_S, error_of
 from client.conversation import AsyncConversation, Conversation
+from client.pulse import Pulse, Watcher
 from client.requests import (
     Floats,
     TurnOptions,
@@ -28,6 +29,7 @@ from client.requests import (
     turn_request,
 )
 from client.responses import Event, Transcript, TurnChunk, TurnReader, read_transcript
+from python_backends.errors import StageFailed
 from python_backends.ordering.prompt import Utterance
 
 __all__ = [
@@ -48,7 +50,14 @@ __all__ = [
 class TurnStream(Iterator[TurnChunk]):
     """The chunks of one turn, in order; raises a StageError unless it ends as a turn should."""
 
-    def __init__(self, call: Any, request: Any, sent_ns: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        call: Any,
+        request: Any,
+        sent_ns: int,
+        timeout_s: float,
+        watcher: Watcher | None = None,
+    ) -> None:
         self.turn_id = str(request.id)
         self.traceparent = traceparent_of(request)
         self.sent_ns = sent_ns
@@ -56,21 +65,39 @@ class TurnStream(Iterator[TurnChunk]):
         self._timeout_s = timeout_s
         self._reader = TurnReader(self.turn_id)
         self._done = False
+        self.pulse = Pulse(self.turn_id, time.monotonic())
+        self._broken: StageFailed | None = None
+        self._watcher = watcher
+        if watcher is not None:
+            watcher.add(self)
+
+    def break_off(self, error: StageFailed) -> None:
+        """End the stream with this error."""
+        self._broken = error
+        self._call.cancel()
 
     def __next__(self) -> TurnChunk:
         try:
             return self._read()
         except grpc.RpcError as fault:
+            if self._broken is not None:
+                raise self._broken from fault
             raise error_of(fault, self.turn_id, self._timeout_s) from fault
         finally:
             if self._done:
-                self._call.cancel()
+                self._end()
+
+    def _end(self) -> None:
+        self._call.cancel()
+        if self._watcher is not None:
+            self._watcher.discard(self)
 
     def _read(self) -> TurnChunk:
         if self._done:
             raise StopIteration
         self._done = True
         for message in self._call:
+            self.pulse.heard(time.monotonic())
             chunk = self._reader.take(message, time.monotonic_ns())
             if chunk is not None:
                 self._done = False
@@ -85,7 +112,7 @@ class TurnStream(Iterator[TurnChunk]):
     def close(self) -> None:
         """Stop the turn unless it has ended."""
         self._done = True
-        self._call.cancel()
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +131,7 @@ class TurnClient:
         self.timeout_s = timeout_s
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._watcher = Watcher(self._stub, "turn")
 
     def turn(
         self,
@@ -127,7 +155,7 @@ class TurnClient:
             traceparent=traceparent,
             options=options,
         )
-        return self._stream(request)
+        return self._stream(request, self._watcher)
 
     def speak(
         self,
@@ -159,10 +187,10 @@ class TurnClient:
         """Close the channel; open streams are cancelled."""
         self._channel.close()
 
-    def _stream(self, request: Any) -> TurnStream:
+    def _stream(self, request: Any, watcher: Watcher | None = None) -> TurnStream:
         sent_ns = time.monotonic_ns()
         call = self._stub.ModelStreamInfer(iter([request]), timeout=self.timeout_s)
-        return TurnStream(call, request, sent_ns, self.timeout_s)
+        return TurnStream(call, request, sent_ns, self.timeout_s, watcher)
 
     def __enter__(self) -> Self:
         return self

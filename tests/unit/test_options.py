@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from python_backends.bridge import options
-from python_backends.bridge.options import MAX_SEED, Options
+from python_backends.bridge.options import MAX_CALLER_CHARS, MAX_SEED, Options
 from python_backends.diffusion_lock.solver import SOLVERS
 from python_backends.errors import InvalidInput
 from python_backends.speech import VOICES
@@ -40,7 +40,9 @@ def test_no_parameters_are_the_defaults() -> None:
 def test_every_option_is_bounded_or_enumerated() -> None:
     """A new option needs a row above, or a test of its own below."""
     assert {field.name for field in fields(Options)} == BOUNDS.keys() | {
+        "caller",
         "logit_bias",
+        "ordered",
         "solver",
         "stop",
         "stream",
@@ -358,3 +360,9 @@ def test_errors_stay_short_however_long_the_value() -> None:
         with pytest.raises(InvalidInput) as found:
             Options.parse(parameters)
         assert len(found.value.message) < 400
+
+
+def test_a_caller_is_named_in_so_many_characters() -> None:
+    assert Options.parse({"caller": "x" * MAX_CALLER_CHARS}).caller
+    with pytest.raises(InvalidInput, match="caller has 129 characters; 128 are accepted"):
+        Options.parse({"caller": "x" * (MAX_CALLER_CHARS + 1)})

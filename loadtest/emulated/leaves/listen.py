@@ -15,7 +15,7 @@ from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.errors import InvalidInput
 from python_backends.scheduling.window import NO_COST, Cost
 
-HEARD = text("(emulated: nothing was really heard)")
+HEARD = "(emulated: nothing was really heard)"
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,15 @@ class Shape:
     """Stands for a window of sound."""
 
     bucket: int
+    token: int = 0
     silent: bool = False
     cost: Cost = NO_COST
     identity: None = None
 
 
 class Listen:
-    """See encoder_window.Leaf. AUDIO[0, 0], rounded, is the shape bucket."""
+    """See encoder_window.Leaf. AUDIO[0, 0], rounded, is the shape bucket; AUDIO[0, 1], where it is
+    not 0, a number that is "heard": it tells whose answer an answer is."""
 
     def __init__(self, emulation: Emulation, device: Device) -> None:
         self._device = device
@@ -42,7 +44,8 @@ class Listen:
         if not sound.size:
             raise InvalidInput("AUDIO has no samples; the first one names the shape bucket")
         sleep_ms(self._delays.window_ms)
-        return [Shape(round(float(sound.flat[0])))]
+        token = round(float(sound.flat[1])) if sound.size > 1 else 0
+        return [Shape(round(float(sound.flat[0])), token)]
 
     def build(self, window: Shape) -> Shape:
         """See Leaf."""
@@ -58,7 +61,8 @@ class Listen:
     def outputs(self, windows: Sequence[Any], results: Sequence[Any]) -> dict[str, NDArray[Any]]:
         """See Leaf."""
         sleep_ms(self._delays.transport_ms)
-        return {"HEARD": HEARD}
+        token = windows[0].token
+        return {"HEARD": text(f"token {token}" if token else HEARD)}
 
 
 def load(config: ModelConfig, settings: EncodeSettings) -> Listen:

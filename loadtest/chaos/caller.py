@@ -1,0 +1,202 @@
+"""Turns on the emulated device, and every message of each: nothing is taken for granted."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from client.calls import CHANNEL_OPTIONS
+from client.pulse import Pulse, watch
+from python_backends import wire
+from python_backends.errors import StageError, StageFailed, from_text, parse
+
+DOOR: Final = "emu_door"
+TIMEOUT_S: Final = 30.0
+"""A turn that takes longer hangs: nobody's patience is part of what is measured."""
+
+UNTYPED: Final = "UNTYPED"
+OWN_CHANNEL: Final = ("grpc.use_local_subchannel_pool", 1)
+
+
+@dataclass
+class Told:
+    """One turn as its caller saw it. Times are time.monotonic_ns."""
+
+    turn_id: str
+    token: int
+    pulse: Pulse
+    sent_ns: int = 0
+    end_ns: int = 0
+    chunks_ns: list[int] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+    spans: list[dict[str, Any]] = field(default_factory=list)
+    ends: int = 0
+    """Final responses and errors: exactly one is right."""
+
+    after: int = 0
+    """Messages behind the end."""
+
+    left: bool = False
+    """The caller did not wait for the end."""
+
+    error: StageError | None = None
+    broken: StageFailed | None = None
+    call: Any = None
+
+    def break_off(self, error: StageFailed) -> None:
+        """See client.pulse.Watched."""
+        self.broken = error
+        self.call.cancel()
+
+    @property
+    def outcome(self) -> str:
+        """ "ok", "left", the code of a typed error, or UNTYPED."""
+        if self.left:
+            return "left"
+        if self.error is None:
+            return "ok"
+        return self.error.code if self.error.reason != UNTYPED else UNTYPED
+
+    @property
+    def answered_once(self) -> bool:
+        return self.left or (self.ends == 1 and self.after == 0)
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whatever was heard is what was said."""
+        return all(one == f"token {self.token}" for one in self.heard if one)
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.sent_ns) / 1e9
+
+    def was_in(self, stage: str) -> tuple[int, int] | None:
+        """From arriving at a stage to its last span there."""
+        mine = [one for one in self.spans if one["stage"] == stage]
+        if not mine:
+            return None
+        return min(one["start_ns"] for one in mine), max(one["end_ns"] for one in mine)
+
+
+class Caller:
+    """Speaks turns to the front door, each with a token of its own."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._tokens = count(1)
+        self._channel, self._stub = _dialled(address)
+
+    async def speak(
+        self,
+        *,
+        deadline_ms: int = 0,
+        leave_after_s: float | None = None,
+        disconnect: bool = False,
+        model: str = DOOR,
+    ) -> Told:
+        """One turn to its end; `leave_after_s` cancels it then, or cuts its connection."""
+        token = next(self._tokens)
+        told = Told(f"chaos-{token}", token, Pulse(f"chaos-{token}", time.monotonic()))
+        request = wire.to_request(
+            model,
+            {"AUDIO": np.array([[0, token, 0, 0]], np.float32)},
+            turn=told.turn_id,
+            parameters={"deadline_ms": deadline_ms} if deadline_ms else {},
+        )
+        channel, stub = _dialled(self.address) if disconnect else (None, self._stub)
+        told.sent_ns = time.monotonic_ns()
+        told.call = stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S)
+        watching = asyncio.create_task(watch(told, self._stub, model))
+        reading = asyncio.create_task(_read(told))
+        try:
+            await asyncio.wait([reading], timeout=leave_after_s)
+            if not reading.done():
+                told.left = True
+                told.call.cancel()
+            if channel is not None:
+                await channel.close()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+        finally:
+            watching.cancel()
+            told.end_ns = time.monotonic_ns()
+        return told
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+async def crowd(caller: Caller, people: int, until_s: float, found: list[Told]) -> None:
+    """People who speak again as soon as they are answered, until time.monotonic is `until_s`."""
+
+    async def person() -> None:
+        while time.monotonic() < until_s:
+            told = await caller.speak()
+            found.append(told)
+            if told.error is not None:
+                await asyncio.sleep((told.error.retry_after_ms or 100) / 1000)
+
+    await asyncio.gather(*(person() for _ in range(people)))
+
+
+def share(found: Sequence[Told], outcome: str) -> float:
+    """Of all, those with this outcome."""
+    return sum(one.outcome == outcome for one in found) / max(1, len(found))
+
+
+def percentile(values: Sequence[float], q: float) -> float:
+    """0 of none."""
+    return float(np.percentile(values, q)) if len(values) else 0.0
+
+
+def _dialled(address: str) -> tuple[Any, Any]:
+    options = [*CHANNEL_OPTIONS, OWN_CHANNEL]
+    channel = grpc.aio.insecure_channel(address, options=options)
+    return channel, service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+async def _read(told: Told) -> None:
+    try:
+        async for message in told.call:
+            told.pulse.heard(time.monotonic())
+            _take(told, message)
+        if not told.ends:
+            told.error = StageFailed("the stream ended without a final response", reason=UNTYPED)
+    except asyncio.CancelledError:
+        if told.broken is not None:
+            told.error, told.ends = told.broken, told.ends + 1
+        elif not told.left:
+            raise
+    except grpc.RpcError as fault:
+        if not told.left:
+            told.ends += 1
+            told.error = parse(fault.details() or "") or StageFailed(
+                f"{fault.code()}: {fault.details()}", reason=UNTYPED
+            )
+
+
+def _take(told: Told, message: service_pb2.ModelStreamInferResponse) -> None:
+    if told.ends:
+        told.after += 1
+        return
+    if message.error_message:
+        told.ends += 1
+        typed = parse(message.error_message)
+        told.error = typed or StageFailed(from_text(message.error_message).message, reason=UNTYPED)
+        return
+    response = message.infer_response
+    if response.outputs:
+        arrays = wire.to_arrays(response)
+        told.chunks_ns.append(time.monotonic_ns())
+        told.heard.append(bytes(arrays["HEARD"].item()).decode())
+        told.spans = [json.loads(one) for one in arrays["EVENTS"].reshape(-1) if one] or told.spans
+    if wire.is_final(response):
+        told.ends += 1

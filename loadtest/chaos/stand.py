@@ -1,0 +1,78 @@
+"""An emulated server with the front door and a watchdog, and what they show of themselves."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from deploy.cluster.figures import Row, read_metrics, rows
+from deploy.launcher import Server
+from deploy.processes import SHARED_MEMORY
+from deploy.settings import Settings
+from deploy.watchdog import watching
+from loadtest.apart.stand import emulating
+from loadtest.chaos.caller import DOOR
+from loadtest.seed.experiment import EMULATED
+
+STAGES = ("emu_listen", "emu_think", "emu_speak")
+LEVELS = ("tristage_open_requests", "tristage_slots")
+SETTLE_S = 5.0
+
+
+@dataclass
+class Stand:
+    """A running server; `news` is what the watchdog told."""
+
+    server: Server
+    news: list[tuple[float, str, str]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return self.server.grpc_address
+
+    def rows(self) -> list[Row]:
+        """Of /metrics."""
+        return rows(read_metrics(self.server.metrics_address))
+
+    def leaks(self) -> dict[str, float]:
+        """What is still open, running or waiting; empty when nothing is."""
+        found: dict[str, float] = {}
+        for row in self.rows():
+            if row.name in LEVELS and row.labels.get("state") != "free" and row.value:
+                found[f"{row.name} {row.stage} {row.labels.get('state', '')}".strip()] = row.value
+        return found
+
+    def leaks_at_rest(self) -> dict[str, float]:
+        """The same once everything has had time to end."""
+        deadline = time.monotonic() + SETTLE_S
+        while (found := self.leaks()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    def rss_bytes(self) -> int:
+        """Of the server and its stubs."""
+        server = psutil.Process(self.server.pid)
+        return sum(one.memory_info().rss for one in [server, *server.children(recursive=True)])
+
+    def shm_bytes(self) -> int:
+        """What its regions take in /dev/shm."""
+        prefix = self.server.shared_memory_prefix
+        regions = [one for one in SHARED_MEMORY.iterdir() if one.name.startswith(prefix)]
+        return sum(one.stat().st_blocks * 512 for one in regions)
+
+    def failures(self) -> list[str]:
+        """What the watchdog could not do."""
+        return [what for _, kind, what in self.news if kind == "failed"]
+
+
+@contextmanager
+def standing(out: Path) -> Iterator[Stand]:
+    """All of it ends with the block."""
+    settings = Settings(repositories=[EMULATED], models=[DOOR], out=out, exit_timeout_s=2)
+    with emulating(), Server(settings) as server:
+        stand = Stand(server)
+        with watching(server, lambda kind, what: stand.news.append((time.time(), kind, what))):
+            yield stand
