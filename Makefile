@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full eval train bench-turn bench-seed bench-apart bench-engine bench-stages clean
+.PHONY: help doctor run serve build check test test-full eval train bench-turn bench-seed bench-apart bench-engine bench-stages chaos soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -78,6 +78,13 @@ bench-stages: $(DEV_INSTALLED) ## encoder window, listening, diffusion lock, spe
 
 bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mended: out/bench/apart.json
 	@$(PY) -m loadtest.apart $(ARGS)
+
+chaos: $(DEV_INSTALLED) ## everything goes wrong on purpose, a quarter of an hour: out/chaos.json (SEED=7: as that time)
+	@$(PY) -m build
+	@$(PY) -m loadtest.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: $(DEV_INSTALLED) ## the same load for SOAK_MIN minutes (15): nothing grows or slows down; out/soak.json
+	@SOAK_MIN=$(or $(SOAK_MIN),15) $(PY) -m loadtest.chaos --soak $(ARGS)
 
 clean: ## remove everything made here but .venv and the download cache
 	@test ! -x $(PY) || $(PY) -m deploy sweep >/dev/null || true

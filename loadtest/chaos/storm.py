@@ -53,7 +53,7 @@ def storm(stand: Stand, random: Random, advance: Callable[[int], None]) -> Found
     leaks = stand.leaks_at_rest()
     outcomes = Counter(one.outcome for one in told)
     patient = [one for one, plan in zip(told, plans, strict=True) if plan == Plan()]
-    figures = {
+    figures: dict[str, float | None] = {
         "storm_turns": float(len(told)),
         "storm_not_answered_once": float(sum(not one.answered_once for one in told)),
         "storm_cross_talk": float(sum(not one.is_its_own for one in told)),

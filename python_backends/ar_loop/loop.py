@@ -215,8 +215,8 @@ class DecodeLoop:
             request = member.payload.request
             if not request.is_open:
                 self._deserted.append(member)
-            elif request.cancelled:
-                self._cancel(request.turn)
+            elif (error := request.gone) is not None:
+                self._lose(request, error)
 
     def _meter(self) -> None:
         """Tell what the steps are like, while others are under way."""

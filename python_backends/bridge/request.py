@@ -136,6 +136,14 @@ class Request:
             self._gone = bool(self._sender.is_cancelled())
         return self._gone
 
+    @property
+    def gone(self) -> StageError | None:
+        """Why nobody waits for the answer any more, if so: its time is over, or its caller left."""
+        allowed_ms = self.options.deadline_ms
+        if allowed_ms and events.now_ns() - self.arrived_ns > 1_000_000 * allowed_ms:
+            return DeadlineMissed(f"not answered within {allowed_ms} ms")
+        return Cancelled("the caller has left") if self.cancelled else None
+
     def span(self, what: str, start_ns: int, end_ns: int, **more: Any) -> bytes:
         """An EVENTS entry of this stage and turn."""
         return events.span(self.stage, self.turn, what, start_ns, end_ns, **more)

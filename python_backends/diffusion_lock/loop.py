@@ -24,7 +24,7 @@ from python_backends.diffusion_lock.sharing import MODES, Sharing, Work
 from python_backends.diffusion_lock.solver import chosen, stride
 from python_backends.diffusion_lock.source import Voices
 from python_backends.diffusion_lock.turns import Turns
-from python_backends.errors import Cancelled, Overloaded, StageError, StageFailed
+from python_backends.errors import Cancelled, InvalidInput, Overloaded, StageError
 
 FIRST_GUESS_S = 0.3
 """A piece's time from its first step to its last, before one was measured."""
@@ -147,8 +147,9 @@ class AcousticLoop:
         if not self._sharing.waiting:
             self._seated = ()
             return
-        for piece in [piece for piece in self._open if piece.request.cancelled]:
-            self._lose(piece, _gone())
+        for piece in list(self._open):
+            if (error := piece.request.gone) is not None:
+                self._lose(piece, error)
         now = self._clock()
         work = self._sharing.start(now)
         if work is None:
@@ -193,8 +194,8 @@ class AcousticLoop:
         """Send what is made, or hold it back for earlier pieces of its turn."""
         made, self._made = self._made, []
         for piece in made:
-            if piece in self._open and piece.request.cancelled:
-                self._lose(piece, _gone())
+            if piece in self._open and (error := piece.request.gone) is not None:
+                self._lose(piece, error)
             if piece in self._open:
                 self._turns.submit(piece, self._clock(), partial(self._send, piece))
 
@@ -223,7 +224,7 @@ class AcousticLoop:
 
     def _give_up_stuck(self) -> None:
         for piece in self._turns.stuck(self._clock()):
-            self._lose(piece, StageFailed("an earlier piece of the turn has not arrived"))
+            self._lose(piece, InvalidInput("the pieces before it have not come; they count from 0"))
 
     def _lose(self, piece: Piece, error: StageError) -> None:
         """A piece fails, and with it all the others of its turn."""
@@ -250,7 +251,3 @@ class AcousticLoop:
 
 def _same_turn(other: Piece, piece: Piece) -> bool:
     return other is not piece and not other.is_alone and other.turn == piece.turn
-
-
-def _gone() -> Cancelled:
-    return Cancelled("the caller has left")

@@ -31,6 +31,8 @@ PAUSES = 16
 FIRST_GUESS_S = 0.3
 """A batch's duration before one was measured."""
 
+_GIVEN_UP = Cancelled("the turn was cancelled while it was being encoded")
+
 
 class EncodeLoop:
     """Serves what its leaf can read. `clock` counts seconds; `streams` tells who runs elsewhere."""
@@ -88,7 +90,7 @@ class EncodeLoop:
             case Arrived(request):
                 self._arrived(request)
             case CancelTurn(turn):
-                self._drop_where(lambda clip: clip.request.turn == turn)
+                self._drop_where(lambda clip: _GIVEN_UP if clip.request.turn == turn else None)
             case Wake(Built(work, outcome)):
                 self._built(work, outcome)
             case Wake(Passed(batch, done)) if batch is self._running:
@@ -261,13 +263,15 @@ class EncodeLoop:
             self._settle(clip)
 
     def _drop_deserted(self, clips: Set[Clip]) -> None:
-        self._drop_where(lambda clip: clip in clips and clip.request.cancelled)
+        self._drop_where(lambda clip: clip.request.gone if clip in clips else None)
 
-    def _drop_where(self, unwanted: Callable[[Clip], bool]) -> None:
-        """Cancel clips; members in the running batch are let go at its end."""
-        for clip in [clip for clip in self._clips if unwanted(clip)]:
-            self._give_up(clip, Cancelled("the turn was cancelled while it was being encoded"))
-            self._settle(clip)
+    def _drop_where(self, why: Callable[[Clip], StageError | None]) -> None:
+        """Give up clips that there is a reason for; members in the running batch are let go at its
+        end."""
+        for clip in list(self._clips):
+            if (error := why(clip)) is not None:
+                self._give_up(clip, error)
+                self._settle(clip)
 
     def _give_up(self, clip: Clip, error: StageError) -> None:
         """Remember the first error, and take out what does not run yet."""

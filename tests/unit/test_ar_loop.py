@@ -3,6 +3,7 @@
 import gc
 import json
 import threading
+import time
 import weakref
 from dataclasses import replace
 from random import Random
@@ -127,13 +128,16 @@ class Bench:
         self.loop = DecodeLoop(self.task, [self.engine], SETTINGS)
         self.senders: list[fakes.InferenceResponseSender] = []
 
-    def arrive(self, prompt: list[int], goal: int, turn: str = "t") -> None:
+    def arrive(self, prompt: list[int], goal: int, turn: str = "t", **parameters: int) -> None:
         native = fakes.arriving(
             {"PROMPT": np.array([prompt], np.int64), "GOAL": np.array([[goal]], np.int64)},
             request_id=turn,
+            parameters=parameters,
         )
         self.senders.append(native.sender)
-        self.loop._open(Request(native, "count", lambda _: None))
+        request = Request(native, "count", lambda _: None)
+        request.parse_options()
+        self.loop._open(request)
 
     def run(self) -> None:
         while self.loop.busy:
@@ -237,6 +241,19 @@ def test_a_caller_that_vanished_frees_its_slot(
     bench.step()
     assert not bench.loop.members()
     assert "code=CANCELLED" in bench.senders[0].error()
+
+
+def test_a_turn_whose_time_is_over_frees_its_slot(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("python_backends.ar_loop.loop.LOOK_S", 0.0)
+    bench.arrive([1], goal=1000, deadline_ms=5)
+    bench.arrive([2], goal=1003)
+    time.sleep(0.01)
+    bench.step()
+    bench.step()
+    assert "code=DEADLINE_MISSED" in bench.senders[0].error()
+    assert len(bench.loop.members()) == 1
 
 
 def test_bad_input_fails_alone(bench: Bench) -> None:

@@ -1,11 +1,12 @@
 """The model `acoustic`: who shares a call, chunks, and what they carry."""
 
 import json
+import time
 
 import numpy as np
 import pytest
 
-from tests.fakes import text
+from tests.fakes import WAIT_S, text
 from tests.unit.acoustic_stage import LAST, SPEECH, Stage, Turnstile, latents, locked, places, stage
 
 __all__ = ["locked", "stage"]
@@ -192,3 +193,15 @@ def test_a_piece_without_sound_is_one_short_silent_chunk(
     assert values["LATENT"].shape == (1, 11, 64)
     assert not values["VOICED"].any()
     assert stage.flow.conditions == []
+
+
+def test_a_piece_whose_time_is_over_is_not_spoken(stage: Stage) -> None:
+    stage.flow.open.clear()
+    first = stage.send(turn="first")
+    assert stage.flow.entered.acquire(timeout=WAIT_S)
+    late = stage.send(200, turn="late", deadline_ms=1)
+    time.sleep(0.01)
+    stage.flow.open.set()
+    assert "code=DEADLINE_MISSED" in late.error()
+    assert first.error() == ""
+    assert len(stage.flow.conditions) == 1

@@ -473,6 +473,16 @@ def test_a_caller_who_has_left_is_dropped_before_encoding(stage: Stage) -> None:
     assert len(stage.encoder.batches) == 1
 
 
+def test_a_request_whose_time_is_over_is_not_encoded(stage: Stage) -> None:
+    stage.hold()
+    late = stage.send(noise(1), "late", deadline_ms=1)
+    stage.until_waiting(1)
+    stage.encoder.open.set()
+    assert "code=DEADLINE_MISSED" in late.error()
+    assert "not answered within 1 ms" in late.error()
+    assert len(stage.encoder.batches) == 1
+
+
 def test_a_caller_who_leaves_while_features_are_made_is_answered_before_they_are(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
