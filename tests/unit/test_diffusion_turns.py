@@ -48,7 +48,7 @@ def test_pieces_of_a_turn_leave_in_order(stage: Stage) -> None:
 def test_a_piece_whose_forerunner_never_comes_is_given_up(stage: Stage) -> None:
     orphan = stage.send(piece=(3, LAST), turn="t")
     assert "code=INVALID_INPUT stage=acoustic turn=t]" in orphan.error()
-    assert "has not arrived" in orphan.error()
+    assert "has not come" in orphan.error()
 
 
 def test_a_piece_given_twice_is_refused_and_the_turn_goes_on(stage: Stage) -> None:
