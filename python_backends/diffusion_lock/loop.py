@@ -224,7 +224,7 @@ class AcousticLoop:
 
     def _give_up_stuck(self) -> None:
         for piece in self._turns.stuck(self._clock()):
-            self._lose(piece, InvalidInput("an earlier piece of the turn has not come; they count from 0"))
+            self._lose(piece, InvalidInput("an earlier piece of the turn has not come"))
 
     def _lose(self, piece: Piece, error: StageError) -> None:
         """A piece fails, and with it all the others of its turn."""
