@@ -6,6 +6,7 @@ too deep, parameters of any kind, orders that no stage knows, and sound files wi
 
 import asyncio
 import json
+import math
 import re
 import struct
 import tempfile
@@ -221,11 +222,8 @@ def _add(random: Random, request: Any, port: Port) -> None:
     shape = [1, *dims]
     if not right and random.random() < 0.5:
         shape = [random.choice((-1, 0, 1, 2, 3, 80, 2**31)) for _ in range(random.randint(0, 4))]
-    elements = (
-        int(np.prod([n for n in shape if n >= 0] or [1])) if all(n >= 0 for n in shape) else 1
-    )
-    tensor = request.inputs.add(name=port.name, datatype=datatype, shape=shape)
-    del tensor
+    elements = math.prod(shape) if min(shape, default=0) >= 0 else 1
+    request.inputs.add(name=port.name, datatype=datatype, shape=shape)
     raw = _raw(random, port, datatype, min(elements, 200_000))
     if random.random() < 0.05:
         raw = raw[: random.randint(0, len(raw))] + random.randbytes(random.choice((0, 1, 3)))

@@ -17,6 +17,9 @@ LOOK_S: Final = 0.5
 LOOK_AGAIN_S: Final = 0.03
 """How often while one is missing."""
 
+LAST_WORDS_S: Final = 0.15
+"""What a process has answered before its end may still be on the way."""
+
 Find = Callable[[Collection[str]], list[tuple[str, int]]]
 
 
@@ -106,6 +109,11 @@ class Stages:
     def _end(self, life: _Life) -> None:
         life.ended = True
         self._release(life)
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
+
+    @staticmethod
+    def _tell(life: _Life) -> None:
+        """Whoever is still inside waits in vain."""
         inside, life.inside = life.inside, set()
         for task in inside:
             task.cancel()

@@ -1,0 +1,104 @@
+"""Processes of stages die under load, on the emulated device: who was inside is told."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from deploy.readiness import probing
+from deploy.stubs import stubs
+from loadtest.chaos import kills, storm
+from loadtest.chaos.caller import DOOR, Caller, Told, crowd
+from loadtest.chaos.stand import STAGES, Stand, standing
+
+pytestmark = pytest.mark.server
+
+PEOPLE = 8
+
+
+@pytest.fixture(scope="module")
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    with standing(Path(tmp_path_factory.mktemp("out"))) as found:
+        yield found
+
+
+async def _loaded(stand: Stand, seconds: float, told: list[Told]) -> None:
+    caller = Caller(stand.address)
+    await crowd(caller, PEOPLE, time.monotonic() + seconds, told)
+    await caller.close()
+
+
+def sound(told: list[Told]) -> None:
+    """Every turn has been answered once, in its caller's words or with a typed error."""
+    assert [str(one.error) for one in told if one.outcome == "UNTYPED"] == []
+    assert all(one.answered_once and one.is_its_own for one in told)
+    assert any(one.outcome == "ok" for one in told)
+
+
+def test_stages_that_are_loaded_again_under_load_lose_nobody_and_not_the_server(
+    stand: Stand,
+) -> None:
+    """Two processes of a stage that shared a row of /metrics took the server down."""
+    told: list[Told] = []
+
+    async def run() -> None:
+        load = asyncio.create_task(_loaded(stand, 6.0, told))
+        with probing(stand.address) as probe:
+            for _ in range(3):
+                for model in STAGES:
+                    await asyncio.sleep(0.2)
+                    await asyncio.to_thread(probe.reload, model)
+        await load
+
+    asyncio.run(run())
+    assert stand.server.alive
+    sound(told)
+    assert {one.outcome for one in told} == {"ok"}
+    assert stand.leaks_at_rest() == {}
+
+
+def test_whoever_is_inside_a_stage_that_dies_is_told_and_everybody_else_is_served(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PEOPLE": PEOPLE, "KILLS": 1, "WINDOW_S": 2.0, "WARM_UP_S": 2.0}.items():
+        monkeypatch.setattr(kills, name, value)
+    found = kills.kills(stand, Random(3), lambda done: None)
+    figures = found.figures
+    for name in ("not_answered_once", "cross_talk", "untyped_errors", "refused_without_retry"):
+        assert figures[f"killed_{name}"] == 0, (name, found.detail)
+    assert figures["killed_past_answered_share"] in (0, 1), found.detail
+    assert figures["killed_back_s_max"] != kills.AWAY_S, found.detail
+    assert figures["killed_leaks"] == 0, found.detail
+    assert found.detail["watchdog_failures"] == []
+
+
+def test_turns_of_a_front_door_that_dies_end_at_their_callers(stand: Stand) -> None:
+    told: list[Told] = []
+
+    async def run() -> None:
+        load = asyncio.create_task(_loaded(stand, 3.0, told))
+        await asyncio.sleep(1.0)
+        for stub in stubs(stand.server.pid, [DOOR]):
+            os.kill(stub.pid, signal.SIGKILL)
+        await load
+
+    asyncio.run(run())
+    sound(told)
+    ended = [one for one in told if one.error is not None and one.error.reason == "ended"]
+    assert len(ended) == PEOPLE
+
+
+def test_turns_that_nobody_waits_for_leave_nothing_behind(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storm, "TURNS", 60)
+    monkeypatch.setattr(storm, "WARM_UP_TURNS", 8)
+    found = storm.storm(stand, Random(5), lambda done: None)
+    for name in ("not_answered_once", "cross_talk", "untyped_errors", "leaks"):
+        assert found.figures[f"storm_{name}"] == 0, (name, found.detail)
+    assert found.figures["storm_patient_answered_share"] == 1, found.detail
