@@ -75,6 +75,7 @@ CHAOS: Final[Mapping[str, Target]] = {
     "hostile_good_spoilt": NEVER,
     "hostile_files": at_least(FILES),
     "hostile_files_untyped": NEVER,
+    "dead_turns_at_last": NEVER,
     "seconds": at_most(900),
 }
 SOAK: Final[Mapping[str, Target]] = {
@@ -144,17 +145,16 @@ def told(summary: Mapping[str, float | None], targets: Mapping[str, Target]) -> 
 
 def _parts(names: Sequence[str], seed: int) -> dict[str, Found]:
     found: dict[str, Found] = {}
-    with bars() as progress:
-        if any(name != "hostile" for name in names):
-            with standing(OUT) as stand:
-                for name in names:
-                    if name != "hostile":
-                        part = {"storm": storm, "kills": kills, "stops": stops}.get(name, overload)
-                        task = _bar(progress, name)
-                        found[name] = part(stand, Random(seed), partial(progress.advance, task))
-        if "hostile" in names:
-            task = _bar(progress, "hostile")
-            found["hostile"] = hostile(Random(seed), partial(progress.advance, task))
+    with bars() as progress, standing(OUT) as stand:
+        for name in names:
+            advance = partial(progress.advance, _bar(progress, name))
+            if name == "hostile":
+                found[name] = hostile(Random(seed), advance)
+            else:
+                part = {"storm": storm, "kills": kills, "stops": stops}.get(name, overload)
+                found[name] = part(stand, Random(seed), advance)
+        left = stand.dead_turns_at_last()
+        found["end"] = Found({"dead_turns_at_last": float(sum(left.values()))}, {"dead": left})
     return found
 
 

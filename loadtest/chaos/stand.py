@@ -20,6 +20,8 @@ from loadtest.seed.experiment import EMULATED
 STAGES = ("emu_listen", "emu_think", "emu_speak")
 LEVELS = ("tristage_open_requests", "tristage_slots")
 SETTLE_S = 5.0
+REMEMBERED_S = 65.0
+"""A cancelled turn is remembered for a minute, and that it is forgotten told a little later."""
 
 
 @dataclass
@@ -51,6 +53,20 @@ class Stand:
         while (found := self.leaks()) and time.monotonic() < deadline:
             time.sleep(0.1)
         return found
+
+    def dead_turns_at_last(self) -> dict[str, float]:
+        """Cancelled turns that a stage still remembers after they should be forgotten."""
+        deadline = time.monotonic() + REMEMBERED_S
+        while (found := self._dead_turns()) and time.monotonic() < deadline:
+            time.sleep(1.0)
+        return found
+
+    def _dead_turns(self) -> dict[str, float]:
+        return {
+            row.stage: row.value
+            for row in self.rows()
+            if row.name == "tristage_dead_turns" and row.value
+        }
 
     def rss_bytes(self) -> int:
         """Of the server and its stubs."""

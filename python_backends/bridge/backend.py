@@ -72,6 +72,7 @@ class StageBackend:
         self._lock = threading.Lock()
         self._broken = self._closing = False
         self._told_open = -1
+        self._told_dead = 0
         self._loop = self.make_loop(self._config)
         self._tell_open()
         self._outbox = Outbox(self._config.name)
@@ -110,9 +111,9 @@ class StageBackend:
             self._control(request)
             return
         request.parse_options()
-        if self.remembers_cancels and request.turn in self._dead:
-            raise Cancelled("the turn was cancelled before this stage began it")
         with self._lock:
+            if self.remembers_cancels and request.turn in self._dead:
+                raise Cancelled("the turn was cancelled before this stage began it")
             self._refuse_if_broken()
             self._open.add(request)
             self._tell_whether_open()
@@ -125,8 +126,8 @@ class StageBackend:
             order = None
         match order:
             case {"cancel": str(turn)} if turn:
-                self._dead.add(turn)
                 with self._lock:
+                    self._dead.add(turn)
                     self._inbox.put(CancelTurn(turn))
             case {"probe": True}:
                 self._refuse_if_broken()
@@ -154,6 +155,10 @@ class StageBackend:
         """Every now and then, as other figures are told."""
         with self._lock:
             self._tell_how_many()
+            dead = len(self._dead)
+        if dead != self._told_dead:
+            self._told_dead = dead
+            self._figures.tell("dead_turns", (), dead)
 
     def _tell_whether_open(self) -> None:
         """At once whether anything is open at all: who looks for a leak, or waits until a server

@@ -66,6 +66,13 @@ FIGURES: Mapping[Name, Figure] = {
     "open_requests": Figure(
         "GAUGE", "Requests accepted and not yet answered to the end; what stays is a leak"
     ),
+    "dead_turns": Figure(
+        "GAUGE", "Turns that were cancelled within the last minute, whose stragglers are refused"
+    ),
+    "stage_up": Figure("GAUGE", "Whether the process of a stage runs, as the front door sees it"),
+    "restarts_total": Figure(
+        "COUNTER", "Processes of a stage that have taken the place of one that had ended"
+    ),
     "remote_turns": Figure("GAUGE", "Turns that a proxy has at a replica and that are not over"),
 }
 

@@ -15,8 +15,10 @@ Timing = Literal[
     "gap_seconds",
     "first_chunk_seconds",
 ]
-Event = Literal["releases_total", "requests_total", "shared_total", "steps_total"]
-Level = Literal["slots", "bytes", "session_bytes", "open_requests", "remote_turns"]
+Event = Literal["releases_total", "requests_total", "restarts_total", "shared_total", "steps_total"]
+Level = Literal[
+    "slots", "bytes", "session_bytes", "open_requests", "dead_turns", "remote_turns", "stage_up"
+]
 Name = Timing | Event | Level
 Labels = tuple[tuple[str, str], ...]
 """Beside the stage, which is always one."""

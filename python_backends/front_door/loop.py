@@ -246,7 +246,7 @@ class Door:
                     raise
                 await asyncio.sleep(POLL_S)
         if self._stages is None:
-            self._stages = Stages(self._route.models, self._find)
+            self._stages = Stages(self._route.models, self._find, self._meters)
             self._watching = asyncio.create_task(self._stages.watch())
             await asyncio.sleep(0)  # it has looked once
         return self._route, self._stages

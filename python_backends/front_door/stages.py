@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from python_backends.bridge import Meters
 from python_backends.errors import StageFailed
 from python_backends.siblings import stubs
 
@@ -27,6 +28,7 @@ Find = Callable[[Collection[str]], list[tuple[str, int]]]
 class _Life:
     """A process of a stage, and the tasks that wait for its answers."""
 
+    model: str
     pid: int
     handle: int
     inside: set["asyncio.Task[object]"] = field(default_factory=set)
@@ -42,8 +44,14 @@ class Stages:
     """The stages `models`. One that has never had a process here is taken to be there: native
     backends are part of the server."""
 
-    def __init__(self, models: Collection[str], find: Find = of_this_server) -> None:
+    def __init__(
+        self,
+        models: Collection[str],
+        find: Find = of_this_server,
+        meters: Meters | None = None,
+    ) -> None:
         self._models = models
+        self._meters = meters or Meters()
         self._find = find
         self._lives: dict[str, _Life] = {}
         self._seen = asyncio.Condition()
@@ -101,13 +109,17 @@ class Stages:
                 handle = os.pidfd_open(pid)
             except OSError:
                 continue
-            life = self._lives[model] = _Life(pid, handle)
+            if known is not None:
+                self._meters.count("restarts_total", of=model)
+            self._meters.gauge("stage_up", 1, of=model)
+            life = self._lives[model] = _Life(model, pid, handle)
             asyncio.get_running_loop().add_reader(handle, self._end, life)
             found = True
         return found
 
     def _end(self, life: _Life) -> None:
         life.ended = True
+        self._meters.gauge("stage_up", 0, of=life.model)
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
 

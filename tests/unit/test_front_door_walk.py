@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import model_config_pb2
 
+from python_backends.bridge.meters import Tally
 from python_backends.errors import Overloaded, StageError, StageFailed
 from python_backends.front_door import stages as watching
 from python_backends.front_door.asking import Asking
@@ -234,10 +235,12 @@ def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_nex
     sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "LOOK_S", 0.01)
-    alive = [sleeper()]
+    alive, tally = [sleeper()], Tally()
 
     async def run() -> tuple[float, list[str]]:
-        stages = Stages(["think", "native"], lambda models: [("think", p.pid) for p in alive])
+        stages = Stages(
+            ["think", "native"], lambda models: [("think", p.pid) for p in alive], tally
+        )
         told: list[str] = []
 
         async def inside(model: str) -> None:
@@ -272,6 +275,13 @@ def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_nex
         return took_s, told
 
     took_s, told = asyncio.run(run())
+    of = (("of", "think"),)
+    assert tally.take() == [
+        ("stage_up", of, 1),
+        ("stage_up", of, 0),
+        ("restarts_total", of, 1.0),
+        ("stage_up", of, 1),
+    ]
     assert told == ["think ended"] * 2
     assert took_s < fakes.WAIT_S
 
