@@ -11,6 +11,7 @@ from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import ModelConfig, plugin
 from python_backends.diffusion_lock.settings import AcousticSettings
 from python_backends.encoder_window.settings import EncodeSettings
+from python_backends.front_door.settings import DoorSettings
 from tests.fakes import model_args
 from tests.repository import test_ensembles as laws
 from tests.repository.configs import ROOT, kind, parse
@@ -23,6 +24,7 @@ SETTINGS: dict[str, type[Any]] = {
     "ar_loop": LoopSettings,
     "diffusion_lock": AcousticSettings,
     "encoder_window": EncodeSettings,
+    "front_door": DoorSettings,
 }
 LAWS = [
     laws.test_steps_name_models_tensors_and_any_version,
@@ -65,8 +67,8 @@ def test_models_are_the_product_s_backends_with_other_leaves(name: str) -> None:
     assert [group.count for group in config.instance_group] == [1]
     assert all(tensor.optional for tensor in config.input)
     assert kind(config.input[-1]) == ("TYPE_STRING", (1,))
-    named = [found.task, found.engine] if config.backend == "ar_loop" else [found.leaf]
-    for path in named:
+    named = {"ar_loop": ("task", "engine"), "front_door": ()}.get(config.backend, ("leaf",))
+    for path in (getattr(found, name) for name in named):
         assert path.startswith("loadtest.emulated.leaves.")
         assert callable(plugin.load(path))
 
