@@ -85,16 +85,12 @@ class Anything(RuleBasedStateMachine):
 
     @rule(holder=st.sampled_from(sorted(HOLDERS)), nbytes=st.integers(0, 60))
     def take(self, holder: str, nbytes: int) -> None:
-        fits = sum(self.held[holder]) + nbytes <= HOLDERS[holder]
-        try:
+        if sum(self.held[holder]) + nbytes <= HOLDERS[holder]:
             self.some.take(holder, nbytes)
-        except OverBudget as over:
-            assert not fits
-            assert over.never_fits == (nbytes > HOLDERS[holder])
-        else:
-            assert fits
             self.held[holder].append(nbytes)
             self.most[holder] = max(self.most[holder], sum(self.held[holder]))
+        else:
+            assert refused(self.some, holder, nbytes).never_fits == (nbytes > HOLDERS[holder])
 
     @rule(holder=st.sampled_from(sorted(HOLDERS)), data=st.data())
     def give_back(self, holder: str, data: st.DataObject) -> None:
