@@ -2,9 +2,9 @@
 
 A holder is whatever takes bytes under one name: a stage, or a part of it (`think.kv`). It takes
 them before it uses them, at the most that they can become, and gives them back when it is done: an
-encoder for a pass, by bucket and batch; an autoregressive stage for a sequence, with all tokens that
+encoder for a pass, by bucket and batch; an autoregressive stage for a sequence, with all the tokens
 it may grow to; diffusion for a batch, until its last step; weights once. So nobody who was let in
-can run out of bytes half way, and whoever would exceed a budget is refused at nobody else's expense.
+runs out of bytes half way, and whoever would exceed a budget is refused at nobody else's expense.
 """
 
 from collections.abc import Hashable, Mapping
