@@ -18,7 +18,7 @@ from loadtest.memory.plans import (
     own_peak_turns,
     peak_turns,
 )
-from loadtest.memory.sizes import SIZES, Lengths, Sizes
+from loadtest.memory.sizes import FUSED, SIZES, Lengths, Sizes
 from loadtest.memory.world import CURVES, World
 from loadtest.seed.figures import Target, at_least, at_most
 from loadtest.sim.costs import Costs
@@ -33,11 +33,19 @@ AVERAGES: Final = {AVERAGE: 1.0, "average_95": 0.95, "average_90": 0.9, "average
 """Of the memory, what the average may take."""
 
 PLANS: Final = (PEAK, OWN_PEAK, *AVERAGES, BUDGETS)
-MEMORIES: Final = {"half": 0.5, "double": 2.0}
+OTHERWISE: Final = {
+    "half_memory": (SIZES, 0.5),
+    "double_memory": (SIZES, 2.0),
+    "fused": (FUSED, 1.0),
+    "fused_half_memory": (FUSED, 0.5),
+}
+"""Other sizes, and how many times the memory: what hangs on those that were chosen."""
+
+COMPARED: Final = (PEAK, OWN_PEAK, BUDGETS)
 LONGER: Final = ("average_90", "average_80", BUDGETS)
 SHOWN: Final = (PEAK, AVERAGE, BUDGETS)
 SHOWN_TURNS: Final = 2000
-RUNS: Final = len(PLANS) + 2 * len(MEMORIES) + len(LONGER)
+RUNS: Final = len(PLANS) + len(COMPARED) * len(OTHERWISE) + len(LONGER)
 """Of every seed."""
 
 
@@ -48,6 +56,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "budgets_by_peak_turns_per_s": at_least(1.2),
     "average_ooms_per_10000_turns": Target("> 0", lambda figure: figure > 0),
     "longer_budgets_ooms_per_10000_turns": NEVER,
+    **{f"{word}_budgets_ooms": NEVER for word in OTHERWISE},
 }
 
 
@@ -138,19 +147,13 @@ def longer(setting: Setting) -> Setting:
     return replace(setting, come=long)
 
 
-def resized(setting: Setting, factor: float) -> Setting:
-    """With so many times the memory."""
-    device = int(factor * setting.sizes.device)
-    return replace(setting, sizes=replace(setting.sizes, device=device))
-
-
 Progress = Callable[[], None]
 Runs = Mapping[str, Sequence[Outcome]]
 """Plan -> a run for every seed."""
 
 
 def experiment(setting: Setting, seeds: Sequence[int], turns: int, advance: Progress) -> Found:
-    """All plans; budgets by peak in half and double the memory; the longest turns."""
+    """All plans; budgets and peaks with other sizes; the longest turns."""
 
     def runs(here: Setting, plans: Mapping[str, Plan]) -> Runs:
         played = {}
@@ -162,11 +165,13 @@ def experiment(setting: Setting, seeds: Sequence[int], turns: int, advance: Prog
     plans = setting.plans(PLANS)
     usually = runs(setting, plans)
     figures: dict[str, float | None] = {**usual_figures(usually)}
-    for word, factor in MEMORIES.items():
-        other = resized(setting, factor)
-        pair = runs(other, other.plans((PEAK, BUDGETS)))
-        ratio = lowest_ratio(pair[BUDGETS], pair[PEAK])
-        figures[f"{word}_memory_{BUDGETS}_by_{PEAK}_turns_per_s"] = ratio
+    for word, (sizes, factor) in OTHERWISE.items():
+        other = replace(setting, sizes=replace(sizes, device=int(factor * sizes.device)))
+        found = runs(other, other.plans(COMPARED))
+        for name in (PEAK, OWN_PEAK):
+            ratio = lowest_ratio(found[BUDGETS], found[name])
+            figures[f"{word}_{BUDGETS}_by_{name}_turns_per_s"] = ratio
+        figures[f"{word}_{BUDGETS}_ooms"] = sum(sum(one.ooms.values()) for one in found[BUDGETS])
     for name, each in runs(longer(setting), {name: plans[name] for name in LONGER}).items():
         figures |= {f"longer_{name}_{key}": value for key, value in summary(each).items()}
     return Found(figures, {name: details(plans[name], each) for name, each in usually.items()})

@@ -4,7 +4,7 @@ The profile's times are those of large models, so the sizes are those of large, 
 fp16. They were written down before anything was run, and are not fitted to what comes out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -32,8 +32,8 @@ class Sizes:
 
 def attended(positions: int, width: int, heads: int, arrays: int) -> int:
     """Activations of one attention layer whose scores are held in full, once before and once after
-    the softmax, as a graph that ONNX Runtime has not fused does, beside `arrays` of the layer's
-    [positions, width]."""
+    the softmax, as in a graph that ONNX Runtime has not fused, beside `arrays` of the layer's
+    [positions, width]; with no heads, of a fused one, which has no scores."""
     return FP16 * (2 * heads * positions**2 + arrays * positions * width)
 
 
@@ -46,7 +46,8 @@ TOKEN: Final = FP16 * 2 * 32 * 8 * 128
 
 SPEECH: Final = 2 * attended(positions=750, width=1024, heads=16, arrays=10)
 """Flow matching of the size of F5-TTS (its base config), 8 s at 93.75 frames/s: the profile's 6 s
-of speech and 2 s of the voice to imitate; twice, for guidance. 103 MB, however long the answer."""
+of speech and 2 s of the voice to imitate; twice, for guidance. 103 MB, however long the answer. Ten
+arrays are a guess: those of the encoder's layer, and as many for state, noise and conditions."""
 
 WEIGHTS: Final = 8_000_000_000 + 1_280_000_000 + 670_000_000
 """Llama 3 8B in int8, which a card with 936 GB/s reads in the 8.6 ms of a think step; the encoder
@@ -58,6 +59,14 @@ CONTEXTS: Final = 3 * 500_000_000
 CARD: Final = 24 * 2**30
 SIZES: Final = Sizes(CARD - WEIGHTS - CONTEXTS, ENCODER_MEMBER, TOKEN, SPEECH)
 """14.3 GB are left."""
+
+FUSED: Final = replace(
+    SIZES,
+    encoder_member=attended(positions=1500, width=1280, heads=0, arrays=9),
+    speech=2 * attended(positions=750, width=1024, heads=0, arrays=10),
+)
+"""The same with fused attention, to see what hangs on it: 35 and 31 MB, so that a turn is largest
+while it is being thought. The encoder's nine are its feed-forward layer's input and twice four."""
 
 
 @dataclass(frozen=True)
