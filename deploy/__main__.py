@@ -10,10 +10,12 @@ from typing import NoReturn
 
 from deploy import runs
 from deploy.cluster import commands as cluster
-from deploy.errors import DeployError
+from deploy.errors import DeployError, TlsUnfit
 from deploy.launcher import Server
+from deploy.processes import LOCALHOST
 from deploy.progress import Line
 from deploy.settings import OUT, Ports, Settings
+from deploy.tls import Tls
 from deploy.watchdog import watching
 
 EXAMPLE = """
@@ -78,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="MODEL.PARAMETER=VALUE", type=_assignment
     )
     server.add_argument("--ports", type=int, nargs=3, metavar=("HTTP", "GRPC", "METRICS"))
+    server.add_argument("--host", default=LOCALHOST, help="address to listen on (%(default)s)")
+    server.add_argument("--tls-cert", type=Path, help="gRPC over TLS: the certificate (PEM)")
+    server.add_argument("--tls-key", type=Path, help="and its key (PEM)")
+    server.add_argument("--tls-ca", type=Path, help="let in only callers it has signed (PEM)")
     server.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
     cluster.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
@@ -101,8 +107,19 @@ def _settings(options: argparse.Namespace) -> Settings:
         overrides=overrides,
         ports=Ports(*options.ports) if options.ports else None,
         config_name=options.config_name,
+        host=options.host,
+        tls=_tls(options),
         out=options.out,
     )
+
+
+def _tls(options: argparse.Namespace) -> Tls | None:
+    pair = (options.tls_cert, options.tls_key)
+    if all(pair):
+        return Tls(*pair, options.tls_ca)
+    if any((*pair, options.tls_ca)):
+        raise TlsUnfit("TLS needs both --tls-cert and --tls-key")
+    return None
 
 
 def _address_book(server: Server) -> str:
