@@ -109,17 +109,23 @@ class Request:
             raise InvalidInput(f"input {name} is missing")
         return values
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """A BYTES input [1, 1] as a string; `default` when left out (None: it is required)."""
+    def text(self, name: str, default: str | None = None, *, most: int | None = None) -> str:
+        """A BYTES input [1, 1] as a string; `default` when left out (None: it is required).
+
+        InvalidInput for anything else, and for more than `most` characters.
+        """
         if default is not None and self.optional(name) is None:
             return default
         values = self.required(name)
         if values.size != 1:
             raise InvalidInput(f"input {name} has {values.size} strings; one is accepted")
         try:
-            return bytes(values.reshape(-1)[0]).decode()
+            found = bytes(values.reshape(-1)[0]).decode()
         except UnicodeDecodeError as fault:
             raise InvalidInput(f"input {name} is not UTF-8 text") from fault
+        if most is not None and len(found) > most:
+            raise InvalidInput(f"{name} has {len(found)} characters; at most {most} are accepted")
+        return found
 
     @property
     def is_open(self) -> bool:
