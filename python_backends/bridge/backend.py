@@ -14,7 +14,6 @@ from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Event, Inb
 from python_backends.bridge.log import log_fault
 from python_backends.bridge.metered import MeteredRequest
 from python_backends.bridge.meters import Tally
-from python_backends.bridge.options import MAX_TURN_CHARS
 from python_backends.bridge.outbox import Outbox
 from python_backends.bridge.publisher import Publisher
 from python_backends.bridge.request import Request
@@ -113,11 +112,6 @@ class StageBackend:
             self._control(request)
             return
         request.parse_options()
-        if len(request.turn) > MAX_TURN_CHARS:
-            raise InvalidInput(
-                f"the request id has {len(request.turn)} characters; at most {MAX_TURN_CHARS} are "
-                "accepted"
-            )
         if self.remembers_cancels and request.turn in self._dead:
             raise Cancelled("the turn was cancelled before this stage began it")
         with self._lock:

@@ -16,9 +16,9 @@ import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 from python_backends.bridge import events
-from python_backends.bridge.options import Options
+from python_backends.bridge.options import MAX_TURN_CHARS, Options
 from python_backends.bridge.outbox import Work, at_once
-from python_backends.bridge.tensors import Array, to_array, to_tensors
+from python_backends.bridge.tensors import Array, size_of, to_array, to_tensors
 from python_backends.errors import (
     Cancelled,
     DeadlineMissed,
@@ -34,6 +34,9 @@ _CODES: dict[type[StageError], str] = {
     DeadlineMissed: "UNAVAILABLE",
     Cancelled: "CANCELLED",
 }
+MAX_INPUT_BYTES = 64 * 2**20
+"""Of a request: a minute of sound takes 4 MB, as do its encoder's states."""
+
 POLL_INTERVAL_S = 0.25
 """Asking the server whether a caller is gone takes a tenth of a millisecond for each request."""
 
@@ -83,14 +86,29 @@ class Request:
         self.poll_interval_s = POLL_INTERVAL_S
         self._poll_at = 0.0
         self._gone = False
-        self._arrays = {tensor.name(): to_array(tensor) for tensor in native.inputs()}
+        tensors = native.inputs()
+        self.input_bytes = sum(size_of(tensor) for tensor in tensors)
+        kept = tensors if self.input_bytes <= MAX_INPUT_BYTES else ()
+        self._arrays = {tensor.name(): to_array(tensor) for tensor in kept}
         self.events = self.optional("EVENTS")
         self.turn = native.request_id() or events.turn_of(self.events) or uuid.uuid4().hex
         self._parameters = native.parameters()
         self.options = Options()
 
     def parse_options(self) -> None:
-        """Read the parameters; apart from the constructor, so that a fault can be answered."""
+        """Read the parameters; apart from the constructor, so that a fault can be answered.
+
+        InvalidInput for a wrong one, for inputs that are too large, and for an id that is too long.
+        """
+        if self.input_bytes > MAX_INPUT_BYTES:
+            raise InvalidInput(
+                f"the inputs take {self.input_bytes} bytes; at most {MAX_INPUT_BYTES} are accepted"
+            )
+        if len(self.turn) > MAX_TURN_CHARS:
+            raise InvalidInput(
+                f"the request id has {len(self.turn)} characters; at most {MAX_TURN_CHARS} are "
+                "accepted"
+            )
         self.options = Options.from_json(self._parameters)
 
     def array(self, name: str) -> Array | None:

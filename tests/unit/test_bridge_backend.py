@@ -25,6 +25,7 @@ from python_backends.bridge import (
 )
 from python_backends.bridge.backend import MAX_ORDER_CHARS
 from python_backends.bridge.options import MAX_TURN_CHARS
+from python_backends.bridge.request import MAX_INPUT_BYTES
 from python_backends.errors import Cancelled, InvalidInput
 from tests import fakes
 
@@ -174,6 +175,24 @@ def test_ids_and_orders_that_are_too_long_are_refused() -> None:
         order = ask(inputs=control({"cancel": "x" * MAX_ORDER_CHARS})).error()
         assert "CONTROL has 4110 characters; at most 4096" in order
     assert stage.served == ["x" * MAX_TURN_CHARS]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"X": np.zeros((1, MAX_INPUT_BYTES // 4 + 1), np.float32)},
+        {"X": np.ones((1, 1), np.float32), "TEXT": fakes.text("x" * MAX_INPUT_BYTES)},
+        {"CONTROL": fakes.text("x" * (MAX_INPUT_BYTES + 1))},
+    ],
+)
+def test_inputs_that_are_too_large_are_refused(inputs: dict[str, NDArray[Any]]) -> None:
+    stage = Stage()
+    with serving(stage) as ask:
+        error = ask(inputs=inputs).error()
+        assert "code=INVALID_INPUT" in error
+        assert f"at most {MAX_INPUT_BYTES} are accepted" in error
+        assert ask(1).error() == ""
+    assert len(stage.served) == 1
 
 
 def test_two_orders_in_one_request_are_refused() -> None:
