@@ -17,12 +17,18 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from client import audio
 from client.turns import TurnClient, TurnOptions, Utterance, credentials
+from deploy.cluster import Cluster
+from deploy.cluster.commands import _look
+from deploy.cluster.files import ClusterState, state_path
 from deploy.launcher import Server
+from deploy.plan import TlsPlan
 from deploy.processes import is_free
 from deploy.settings import LISTENERS, Settings
 from deploy.stubs import stubs
 from deploy.tls import Tls
 from deploy.watchdog import watching
+from loadtest.apart.stand import emulating, plan_of
+from loadtest.apart.transfer import ask
 from python_backends import wire
 from python_backends.access import ADMIN_HEADER, OPEN, Access
 from python_backends.errors import StageError
@@ -241,3 +247,28 @@ def test_metrics_hold_figures_alone(secure: Server) -> None:
     assert "tristage_requests_total" in text
     assert not re.search(r"cheeseburgers|lemonade|a-secret-session", text)
     assert secure.access.admin_key not in text
+
+
+@pytest.mark.full
+def test_servers_of_a_plan_speak_tls_with_each_other_and_share_memory(folder: Path) -> None:
+    """Of emulated stages; what is shared asks for the key that all of them have."""
+    root, key = folder / "server.pem", folder / "server.key"
+    plan = plan_of("listen-front")
+    plan = plan.model_copy(update={"tls": TlsPlan(certificate=str(root), key=str(key))})
+    sound = {"AUDIO": np.zeros((1, 16), np.float32)}
+    asked = wire.to_request("emu_turn", sound, turn="over-tls", parameters={})
+    with emulating() as file, Cluster(plan, out=file.parent) as cluster:
+        front, think = cluster.front, cluster.servers["think-1"]
+        assert think.access == front.access
+        assert not is_let_in(front, OPEN)
+        with front.access.dial(cluster.grpc_address, wire.CHANNEL_OPTIONS) as channel:
+            assert ask(service_pb2_grpc.GRPCInferenceServiceStub(channel), asked)
+        with think.access.dial(think.grpc_address, ()) as channel:
+            status = service_pb2_grpc.GRPCInferenceServiceStub(channel).SystemSharedMemoryStatus
+            found = status(
+                service_pb2.SystemSharedMemoryStatusRequest(), metadata=think.access.metadata
+            )
+        assert found.regions
+        state = ClusterState.read(state_path(file.parent, plan.name))
+        assert all(_look(one).ready for one in state.servers)
+        assert think.access.admin_key not in state_path(file.parent, plan.name).read_text()
