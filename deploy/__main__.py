@@ -12,6 +12,7 @@ from deploy import runs
 from deploy.cluster import commands as cluster
 from deploy.errors import DeployError, TlsUnfit
 from deploy.launcher import Server
+from deploy.plan_check import LOOPBACK
 from deploy.processes import LOCALHOST
 from deploy.progress import Line
 from deploy.settings import OUT, Ports, Settings
@@ -26,7 +27,7 @@ EXAMPLE = """
     audio = InferInput("AUDIO", list(sound.shape), "FP32")
     audio.set_data_from_numpy(sound)
     answers = queue.Queue()
-    client = InferenceServerClient("{grpc}")
+    client = InferenceServerClient("{grpc}"{secure})
     client.start_stream(lambda result, error: answers.put(error or result.as_numpy("SPEECH")))
     client.async_stream_infer("turn", [audio], request_id="turn-1")
     print(answers.get())                                      # 24 kHz mono, piece by piece
@@ -123,12 +124,22 @@ def _tls(options: argparse.Namespace) -> Tls | None:
 
 
 def _address_book(server: Server) -> str:
+    root = server.access.root
+    secure = f', ssl=True, root_certificates="{root}"' if root else ""
     return (
-        f"gRPC     {server.grpc_address}\nHTTP     http://{server.http_address}\n"
+        f"gRPC     {server.grpc_address}{_heard_by(server)}\nHTTP     http://{server.http_address}\n"
         f"metrics  http://{server.metrics_address}/metrics\nlog      {server.log.path}\n"
         f"models   {', '.join(server.models)}\n\nFrom Python:\n"
-        f"{EXAMPLE.format(grpc=server.grpc_address)}\nCtrl-C stops it."
+        f"{EXAMPLE.format(grpc=server.grpc_address, secure=secure)}\nCtrl-C stops it."
     )
+
+
+def _heard_by(server: Server) -> str:
+    """Who may hear what callers say, where that is not plain."""
+    if server.access.root:
+        return f"  TLS, as {server.access.name}"
+    local = server.settings.host.startswith(LOOPBACK)
+    return "" if local else "  in plaintext: anybody on the way can listen; see deploy/SAFETY.md"
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -1,16 +1,23 @@
 """How a server is reached: its admin key, and whose certificates do."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from client.__main__ import main
+from client.commands import DEFAULT_SAMPLE
+from deploy.__main__ import _address_book, _parser, _settings
 from deploy.access import OFF, VARIABLE, access_of, arguments, key_of
 from deploy.errors import DeployError, EnvironmentUnfit, TlsUnfit
+from deploy.launcher import Server
 from deploy.plan import Plan
 from deploy.settings import Ports, Settings
 from deploy.tls import Tls
 from python_backends.access import OPEN, Access
 from tests.certificates import self_signed, signed
+from tests.unit.fake_triton import message, serving, texts
 
 KEY = "k" * 16
 
@@ -127,3 +134,46 @@ def test_certificates_of_a_plan_lie_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "deployment.yaml"
     path.write_text("front: a\nservers: {a: {}}\ntls: {certificate: c.pem, key: /k/key.pem}\n")
     assert Plan.read(path).tls_files() == Tls(tmp_path / "c.pem", Path("/k/key.pem"))
+
+
+def heard(request: Any, context: Any) -> Iterator[Any]:
+    yield message(request, HEARD=texts("two burgers"), STATUS=texts("stop"))
+
+
+def settings_of(*words: str) -> Settings:
+    return _settings(_parser().parse_args(["serve", *words]))
+
+
+def test_the_command_line_takes_certificates_and_an_address() -> None:
+    assert settings_of() == Settings(overrides={})
+    secure = settings_of("--host", "0.0.0.0", "--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a")
+    assert secure.tls == Tls(Path("c"), Path("k"), Path("a"))
+    assert secure.host_of("grpc") == "0.0.0.0"
+    for half in (("--tls-cert", "c"), ("--tls-ca", "a"), ("--tls-key", "k", "--tls-ca", "a")):
+        with pytest.raises(TlsUnfit, match="both"):
+            settings_of(*half)
+
+
+def test_who_starts_a_server_is_told_who_may_listen(tmp_path: Path) -> None:
+    self_signed(tmp_path, "one")
+    quiet = _address_book(Server(Settings(ports=Ports(1, 2, 3))))
+    assert "plaintext" not in quiet
+    open_wide = _address_book(Server(Settings(host="0.0.0.0", ports=Ports(1, 2, 3))))
+    assert "gRPC     127.0.0.1:2  in plaintext" in open_wide
+    secure = Server(Settings(host="0.0.0.0", ports=Ports(1, 2, 3), tls=tls(tmp_path, "one")))
+    assert "TLS, as localhost" in _address_book(secure)
+    assert f'ssl=True, root_certificates="{tmp_path}/one.pem"' in _address_book(secure)
+    assert secure.access.admin_key not in _address_book(secure)
+
+
+def test_the_client_s_command_line_speaks_tls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate = self_signed(tmp_path, "one")
+    with serving(heard, certificate) as (_, address):
+        words = ["transcribe", str(DEFAULT_SAMPLE), "--server", address, "--timeout-s", "5"]
+        assert main([*words, "--tls-ca", str(certificate)]) == 0
+        assert main(words) == 1
+        assert main([*words, "--tls"]) == 1
+        assert main([*words, "--tls-ca", str(tmp_path / "none.pem")]) == 1
+    assert "none.pem" in capsys.readouterr().err
