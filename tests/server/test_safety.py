@@ -23,10 +23,11 @@ from deploy.cluster.files import ClusterState, state_path
 from deploy.launcher import Server
 from deploy.plan import TlsPlan
 from deploy.processes import is_free
+from deploy.readiness import probing
 from deploy.settings import LISTENERS, Settings
 from deploy.stubs import stubs
 from deploy.tls import Tls
-from deploy.watchdog import watching
+from deploy.watchdog import Watchdog
 from loadtest.apart.stand import emulating, plan_of
 from loadtest.apart.transfer import ask
 from python_backends import wire
@@ -184,12 +185,14 @@ def test_what_only_tells_is_open_to_everybody(secure: Server, stub: Any) -> None
 
 def test_a_dead_process_is_brought_back_over_tls(secure: Server) -> None:
     told: list[str] = []
-    with watching(secure, lambda kind, what: told.append(kind)):
-        [victim] = [s for s in stubs(secure.pid, secure.models) if s.model == "prosody"]
+    with probing(secure.grpc_address, secure.access) as probe:
+        watchdog = Watchdog(secure, probe, lambda kind, what: told.append(kind))
+        [victim] = [stub for stub in stubs(secure.pid, secure.models) if stub.model == "prosody"]
         os.kill(victim.pid, signal.SIGKILL)
         deadline = time.monotonic() + PATIENCE_S
         while "reloaded" not in told and time.monotonic() < deadline:
-            time.sleep(0.05)
+            watchdog.wait(0.1)
+            watchdog.look()
     assert told == ["lost", "reloaded"]
     secure.check("prosody")
 
