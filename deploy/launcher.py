@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from deploy import backends, rehearsal, repositories, runs
-from deploy.command import leashed, server_command
+from deploy.access import access_of
+from deploy.command import CALLERS, leashed, server_command
 from deploy.errors import ServerFailed
+from deploy.processes import ANY, LOCALHOST
 from deploy.proxies import has_control
 from deploy.readiness import Probe, can_be_probed, probe_request, probing
 from deploy.server_log import ServerLog
@@ -46,6 +48,7 @@ class Server:
     def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
         self.settings = settings or Settings()
         self.ports = self.settings.ports or Ports.free()
+        self.access = access_of(self.settings)
         self.models: list[str] = []
         self.log = ServerLog()
         self.start_s = 0.0
@@ -56,15 +59,19 @@ class Server:
 
     @property
     def http_address(self) -> str:
-        return f"{self.settings.host}:{self.ports.http}"
+        return f"{self._dialled('http')}:{self.ports.http}"
 
     @property
     def grpc_address(self) -> str:
-        return f"{self.settings.host}:{self.ports.grpc}"
+        return f"{self._dialled('grpc')}:{self.ports.grpc}"
 
     @property
     def metrics_address(self) -> str:
-        return f"{self.settings.host}:{self.ports.metrics}"
+        return f"{self._dialled('metrics')}:{self.ports.metrics}"
+
+    def _dialled(self, purpose: str) -> str:
+        host = self.settings.host_of(purpose)
+        return LOCALHOST if host == ANY else host
 
     @property
     def pid(self) -> int:
@@ -152,12 +159,12 @@ class Server:
 
     def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
         """One real inference of a model; ServerFailed when it does not answer."""
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             probe.infer(self._known[name].config, timeout_s)
 
     def reload(self, name: str) -> None:
         """Bring a model back whose stub died: the server itself never does."""
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             probe.reload(name)
 
     def __enter__(self) -> Self:
@@ -186,11 +193,15 @@ class Server:
         self.log = ServerLog(runs.new_log(self.settings.out, folder.name))
         atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
-        directory = backends.assemble(folder / "backends", self.settings.backends)
-        command = server_command(self.settings, self.ports, self.models, views, directory, prefix)
+        backends.assemble(folder / "backends", self.settings.backends)
+        if self.settings.tls is not None and self.settings.tls.callers is not None:
+            (folder / CALLERS).write_text(self.settings.tls.trusted)
+        key = self.access.admin_key
+        command = server_command(self.settings, self.ports, self.models, views, folder, prefix, key)
+        own = {**self.settings.environment, **self.access.environment()}
         self._process = spawn(
             leashed(command, self.settings),
-            backends.environment(os.environ, self.grpc_address, prefix, self.settings.environment),
+            backends.environment(os.environ, self.grpc_address, prefix, own),
             self.log.path,
         )
         if self._run is None:  # `stop` came in between, from another thread
@@ -224,7 +235,7 @@ class Server:
         )
         if self.log.listeners() < len(LISTENERS) - len(off):
             return False
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             return probe.server_is_ready()
 
     def _loading(self) -> str:
@@ -238,7 +249,7 @@ class Server:
         small = [probe_request(config) for config in configs if can_be_probed(config)]
         whole = rehearsal.requests(self.models) if rehearse else ()
         asked = [*small, *whole]
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             for number, request in enumerate(asked, 1):
                 self._progress(f"first inference: {number} of {len(asked)} ({request.model_name})")
                 self._ask(probe, request)

@@ -23,6 +23,7 @@ from deploy.plan_check import Machine, reasons
 from deploy.progress import Line
 from deploy.readiness import probing
 from deploy.repositories import read_models
+from python_backends.access import Access
 
 DOWN_TIMEOUT_S = 60.0
 WAIT_STEP_S = 0.05
@@ -139,7 +140,7 @@ def _running(options: argparse.Namespace) -> ClusterState:
 
 def _look(one: ServerState) -> Look:
     """What a server says now; asked for two seconds at most."""
-    with probing(one.grpc) as probe:
+    with probing(one.grpc, Access(**one.tls)) as probe:
         if not probe.server_is_live():
             return Look()
         ready = probe.server_is_ready()
