@@ -44,16 +44,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Terminated(Exception):
+    """SIGTERM has come."""
+
+
 def serve(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM; 1 when the server ends by itself."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    """Serve until Ctrl-C, or SIGTERM, which lets open turns end first; 1 when the server ends by
+    itself."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         with Server(_settings(options), Line()) as server, watching(server, _told):
             print(_address_book(server), flush=True)
-            server.wait()
+            try:
+                server.wait()
+            except _Terminated:
+                print("\nno more turns are taken; waiting for those that are open", flush=True)
+                server.drain(options.drain_s)
+                raise
             print(server.log.account("the server ended by itself"), file=sys.stderr)
             return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _Terminated):
         print("\nstopped")
         return 0
 
@@ -85,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--tls-cert", type=Path, help="gRPC over TLS: the certificate (PEM)")
     server.add_argument("--tls-key", type=Path, help="and its key (PEM)")
     server.add_argument("--tls-ca", type=Path, help="let in only callers it has signed (PEM)")
+    server.add_argument(
+        "--drain-s", type=float, default=10.0, help="what SIGTERM gives open turns (10)"
+    )
     server.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
     cluster.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
@@ -142,8 +155,9 @@ def _heard_by(server: Server) -> str:
     return "" if local else "  in plaintext: anybody on the way can listen; see deploy/SAFETY.md"
 
 
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
+def _terminate(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Terminated
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ from deploy import backends, rehearsal, repositories, runs
 from deploy.access import access_of
 from deploy.command import CALLERS, leashed, server_command
 from deploy.errors import ServerFailed
+from deploy.figures import open_requests, read_metrics
 from deploy.processes import ANY, LOCALHOST
 from deploy.proxies import has_control
-from deploy.readiness import Probe, can_be_probed, probe_request, probing
+from deploy.readiness import Probe, can_be_probed, control_request, probe_request, probing
 from deploy.server_log import ServerLog
 from deploy.settings import LISTENERS, Ports, Settings
 from deploy.spawner import spawn
@@ -32,6 +33,9 @@ from deploy.spawner import spawn
 STOP_GRACE_S = 3.0
 POLL_S = 0.02
 PROBE_TIMEOUT_S = 60.0
+FRONT_DOOR = "front_door"
+DRAIN_TIMEOUT_S = 5.0
+DRAIN_POLL_S = 0.1
 STARTS = 3
 """Attempts with ports of our own choice: one may be lost between looking and binding."""
 
@@ -121,6 +125,22 @@ class Server:
         self.start_s = time.monotonic() - began
         self._progress(f"{len(self.models)} models ready in {self.start_s:.1f} s")
         return self
+
+    def drain(self, timeout_s: float) -> bool:
+        """Have the front door take no more turns, and wait for those that are there; whether all
+        have ended in time. ServerFailed when it cannot be told."""
+        doors = [name for name in self.models if self._known[name].config.backend == FRONT_DOOR]
+        with probing(self.grpc_address, self.access) as probe:
+            for door in doors:
+                probe.ask(control_request(door, {"drain": True}), DRAIN_TIMEOUT_S)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            still = open_requests(read_metrics(self.metrics_address))
+            if not any(still.get(door) for door in doors):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(DRAIN_POLL_S)
 
     def stop(self) -> int | None:
         """End the server and everything of it; its exit code, None when it was not running.

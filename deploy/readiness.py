@@ -4,8 +4,9 @@ The server's own word is not enough: it counts a model as ready whose stub is de
 request would fail.
 """
 
+import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +62,15 @@ def probe_request(config: Any) -> Any:
         request.parameters["sequence_id"].string_param = SEQUENCE_ID
         request.parameters["sequence_start"].bool_param = True
         request.parameters["sequence_end"].bool_param = True
+    return request
+
+
+def control_request(model: str, order: Mapping[str, Any]) -> Any:
+    """A ModelInferRequest with an order to a stage."""
+    request = service_pb2.ModelInferRequest(model_name=model, id="control")
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    request.inputs.add(name="CONTROL", datatype="BYTES", shape=[1, 1])
+    request.raw_input_contents.append(_length_prefixed(json.dumps(dict(order)).encode()))
     return request
 
 

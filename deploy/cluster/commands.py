@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from deploy import runs
-from deploy.cluster import figures
+from deploy import figures, runs
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.control import order
 from deploy.cluster.files import ClusterState, ServerState, state_path
