@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import deserialize_bytes_tensor
 
+from client.requests import turn_request
 from client.turns import (
     AsyncConversation,
     AsyncTurnClient,
@@ -201,6 +203,35 @@ def test_an_error_of_foreign_origin_names_the_turn(speak: Speak) -> None:
 
 
 @either
+def test_after_an_error_the_server_closes_the_stream_and_not_the_client(speak: Speak) -> None:
+    """Cut off in between, the server (2.51) would keep the models of the request loaded."""
+    open_behind_it = []
+
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        yield failure(request, "[tristage code=OVERLOADED stage=think] full")
+        time.sleep(0.1)
+        open_behind_it.append(context.is_active())
+
+    with pytest.raises(Overloaded):
+        speak(script)
+    assert open_behind_it == [True]
+
+
+@either
+def test_an_error_is_told_although_the_server_keeps_the_stream_open(speak: Speak) -> None:
+    gone = threading.Event()
+
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        context.add_callback(gone.set)
+        yield failure(request, "[tristage code=OVERLOADED stage=think] full")
+        gone.wait(2 * WAIT_S)
+
+    with pytest.raises(Overloaded):
+        speak(script)
+    assert gone.wait(WAIT_S)
+
+
+@either
 def test_silence_ends_in_a_missed_deadline(speak: Speak) -> None:
     with pytest.raises(DeadlineMissed, match=r"within 0\.3 s"):
         speak(one_chunk_then_silence, timeout_s=0.3)
@@ -341,6 +372,7 @@ def test_what_a_stage_tells_beside_its_times_stays_with_the_event() -> None:
 
 
 def test_one_client_serves_eight_threads() -> None:
+    """Public case L1."""
     with (
         serving(two_pieces) as (_, address),
         TurnClient(address) as client,
@@ -350,6 +382,30 @@ def test_one_client_serves_eight_threads() -> None:
     assert [[(c.piece, c.chunk) for c in chunks] for chunks in turns] == [
         [(0, 0), (0, 1), (1, 0)]
     ] * 24
+
+
+def test_a_client_may_be_dropped_in_another_thread_than_its_own() -> None:
+    """Public case L1: with a stream that has been read in part."""
+    with serving(one_chunk_then_silence) as (fake, address):
+        mine = [client := TurnClient(address), stream := client.turn(AUDIO)]
+        next(stream)
+        del client, stream
+
+        def drop() -> None:
+            mine.clear()
+            gc.collect()
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+        thread.join()
+        assert fake.gone.acquire(timeout=WAIT_S)
+
+
+def test_no_samples_are_sent_as_a_tensor_of_none() -> None:
+    """Public case L8: not left out of the request."""
+    request = turn_request(AUDIO[:0], (), turn_id=None, session_id=None, options=None)
+    assert [(one.name, list(one.shape)) for one in request.inputs] == [("AUDIO", [1, 0])]
+    assert list(request.raw_input_contents) == [b""]
 
 
 def test_audio_of_two_dimensions_is_refused_before_it_is_sent() -> None:
