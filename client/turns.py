@@ -110,8 +110,8 @@ class TurnStream(Iterator[TurnChunk]):
         raise StopIteration
 
     def _read_to_end(self) -> None:
-        """Let the server close the stream, as it does right behind an error: of a stream that is cut
-        off in between it keeps the models loaded for ever."""
+        """Let the server close the stream, as it does right behind an error: of a stream that is
+        cut off in between it keeps the models loaded for ever."""
         cut_off = threading.Timer(CLOSE_S, self._call.cancel)
         cut_off.start()
         with suppress(grpc.RpcError):

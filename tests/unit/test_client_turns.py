@@ -86,6 +86,7 @@ def test_chunks_come_in_order_with_text_on_the_first_of_each_piece(speak: Speak)
 
 @either
 def test_the_end_marker_may_ride_on_the_last_chunk(speak: Speak) -> None:
+    """Public case F8."""
     assert len(speak(lambda request, _: iter([chunk(request, 0, 0, 3, final=True)]))) == 1
 
 
@@ -114,6 +115,8 @@ def test_a_piece_without_sound_has_none_whatever_speech_says(speak: Speak) -> No
 def test_a_chunk_out_of_place_breaks_the_turn(
     speak: Speak, places: list[tuple[int, int, int]], reason: str
 ) -> None:
+    """Public case F10."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         yield from (chunk(request, *place) for place in places)
         yield end(request)
@@ -130,6 +133,8 @@ def test_a_stream_without_end_marker_is_broken(speak: Speak) -> None:
 
 @either
 def test_a_second_end_marker_is_refused(speak: Speak) -> None:
+    """Public case F8."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         yield chunk(request, 0, 0, 3)
         yield end(request)
@@ -141,6 +146,8 @@ def test_a_second_end_marker_is_refused(speak: Speak) -> None:
 
 @either
 def test_a_message_of_another_turn_is_refused(speak: Speak) -> None:
+    """Public case M1."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         request.id = "someone-else"
         yield end(request)
@@ -417,6 +424,8 @@ def test_audio_of_two_dimensions_is_refused_before_it_is_sent() -> None:
 
 
 def test_ten_megabytes_pass_in_both_directions() -> None:
+    """Public case D8."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         long = np.zeros((1, 2_500_000), np.float32)
         tensors = {"SPEECH": long, "SAMPLE_RATE": np.full((1, 1), 24_000, np.int32)}
@@ -517,6 +526,7 @@ def test_a_conversation_passes_on_what_was_heard_and_answered() -> None:
 
 
 def test_a_conversation_remembers_only_the_pieces_that_arrived() -> None:
+    """Public case M1."""
     with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
         conversation = Conversation(client)
         for _ in conversation.turn(AUDIO):

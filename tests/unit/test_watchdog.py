@@ -123,6 +123,7 @@ def test_stages_are_asked_every_two_seconds(running: dict[str, Started]) -> None
 def test_a_stub_that_hangs_is_killed_before_its_model_is_loaded_again(
     running: dict[str, Started],
 ) -> None:
+    """Public case F3."""
     watched = Watched()
     running["mimic"].send_signal(signal.SIGSTOP)
     watched.probe.answers = False
@@ -160,6 +161,7 @@ def test_a_process_that_has_gone_has_no_stubs() -> None:
 
 
 def test_the_end_of_a_stub_is_noticed_at_once(running: dict[str, Started]) -> None:
+    """Public case F3."""
     some = stubs(os.getpid(), Server.models)
     assert not wait_for_an_end(some, 0.01)
     threading.Timer(0.05, running["mimic"].kill).start()
