@@ -64,7 +64,7 @@ def test_stages_that_are_loaded_again_under_load_lose_nobody_and_not_the_server(
     asyncio.run(run())
     assert stand.server.alive
     sound(told)
-    assert {one.outcome for one in told} == {"ok"}
+    assert [str(one.error) for one in told if one.outcome != "ok"] == []
     assert stand.leaks_at_rest() == {}
 
 
