@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full eval train bench-turn bench-seed bench-apart bench-engine bench-stages chaos soak clean
+.PHONY: help doctor run serve build check test test-full eval train bench-turn bench-seed bench-apart bench-memory bench-engine bench-stages chaos soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -78,6 +78,9 @@ bench-stages: $(DEV_INSTALLED) ## encoder window, listening, diffusion lock, spe
 
 bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mended: out/bench/apart.json
 	@$(PY) -m loadtest.apart $(ARGS)
+
+bench-memory: $(DEV_INSTALLED) ## one emulated memory planned by peak, by average and by budgets: out/memory.json
+	@$(PY) -m loadtest.memory $(ARGS)
 
 chaos: $(DEV_INSTALLED) ## everything goes wrong on purpose, a quarter of an hour: out/chaos.json (SEED=7: as that time)
 	@$(PY) -m build

@@ -50,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
     speak.add_argument("--out", type=Path, default=Path("out/speech.wav"), help="where it goes")
     for command in (turn, transcribe, speak):
         command.add_argument("--server", default="127.0.0.1:8001", metavar="HOST:PORT")
+        command.add_argument("--tls", action="store_true", help="over TLS; implied by the others")
+        command.add_argument("--tls-ca", type=Path, help="whose certificates are trusted (PEM)")
+        command.add_argument("--tls-cert", type=Path, help="certificate that we show (PEM)")
+        command.add_argument("--tls-key", type=Path, help="its key (PEM)")
     for command in (run, turn, speak):
         _add_options(command)
     return top

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from tritonclient.grpc import service_pb2_grpc
 
-from client.calls import CHANNEL_OPTIONS, CLOSE_S, TIMEOUT_S, error_of
+from client.calls import CLOSE_S, TIMEOUT_S, dial_async, error_of
 from client.pulse import Pulse, watch
 from client.requests import (
     Floats,
@@ -117,9 +117,16 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
 class AsyncTurnClient:
     """`TurnClient` for asyncio; make it inside the event loop that uses it."""
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """`credentials`: of `client.turns.credentials`; None: plaintext."""
         self.timeout_s = timeout_s
-        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = dial_async(address, credentials)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def turn(

@@ -3,6 +3,7 @@
 from typing import Any
 
 import grpc
+import grpc.aio
 
 from python_backends.errors import (
     Cancelled,
@@ -26,6 +27,20 @@ CHANNEL_OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
+
+
+def dial(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    """A channel to a server: over TLS with `credentials`, in plaintext without."""
+    if credentials is None:
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+def dial_async(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+    """`dial` for the running event loop."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
 
 def error_of(fault: Any, turn_id: str, timeout_s: float) -> StageError:

@@ -15,6 +15,7 @@ from client import audio
 from client.record import TurnRecord
 from client.report import TurnReport, figures, require
 from client.turns import TurnChunk, TurnClient, TurnOptions, TurnStream, Utterance
+from python_backends.access import credentials
 from python_backends.ar_loop.text import parts
 from python_backends.errors import InvalidInput, StageError
 from python_backends.ordering.prompt import parse_history
@@ -102,7 +103,13 @@ def _embedded_server() -> Iterator[str]:
 
 
 def _client(arguments: Namespace) -> TurnClient:
-    return TurnClient(arguments.server, timeout_s=arguments.timeout_s)
+    named = (arguments.tls_ca, arguments.tls_cert, arguments.tls_key)
+    over_tls = arguments.tls or any(named)
+    return TurnClient(
+        arguments.server,
+        timeout_s=arguments.timeout_s,
+        credentials=credentials(*(path or "" for path in named)) if over_tls else None,
+    )
 
 
 def _spoken(

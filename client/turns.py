@@ -1,6 +1,6 @@
 """Clients of the models `turn`, `transcribe` and `speak`, sync and async.
 
-    with TurnClient("127.0.0.1:8001") as client:
+    with TurnClient("127.0.0.1:8001") as client:         # credentials=...: over TLS
         for chunk in client.turn(audio, history):
             play(chunk.speech, chunk.sample_rate_hz)
 
@@ -19,7 +19,7 @@ import grpc
 from tritonclient.grpc import service_pb2_grpc
 
 from client.aio import AsyncTurnClient, AsyncTurnStream
-from client.calls import CHANNEL_OPTIONS, CLOSE_S, TIMEOUT_S, error_of
+from client.calls import CLOSE_S, TIMEOUT_S, dial, error_of
 from client.conversation import AsyncConversation, Conversation
 from client.pulse import Pulse, Watcher
 from client.requests import (
@@ -31,6 +31,7 @@ from client.requests import (
     turn_request,
 )
 from client.responses import Event, Transcript, TurnChunk, TurnReader, read_transcript
+from python_backends.access import credentials
 from python_backends.errors import StageFailed
 from python_backends.ordering.prompt import Utterance
 
@@ -46,6 +47,7 @@ __all__ = [
     "TurnOptions",
     "TurnStream",
     "Utterance",
+    "credentials",
 ]
 
 
@@ -141,9 +143,16 @@ class TurnStream(Iterator[TurnChunk]):
 class TurnClient:
     """Speaks with one server; may be shared by threads."""
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """`credentials`: of `credentials(root, certificate, key)`; None: plaintext."""
         self.timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = dial(address, credentials)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._watcher = Watcher(self._stub, "turn")
 

@@ -10,10 +10,13 @@ from typing import NoReturn
 
 from deploy import runs
 from deploy.cluster import commands as cluster
-from deploy.errors import DeployError
+from deploy.errors import DeployError, TlsUnfit
 from deploy.launcher import Server
+from deploy.plan_check import LOOPBACK
+from deploy.processes import LOCALHOST
 from deploy.progress import Line
 from deploy.settings import OUT, Ports, Settings
+from deploy.tls import Tls
 from deploy.watchdog import watching
 
 EXAMPLE = """
@@ -24,7 +27,7 @@ EXAMPLE = """
     audio = InferInput("AUDIO", list(sound.shape), "FP32")
     audio.set_data_from_numpy(sound)
     answers = queue.Queue()
-    client = InferenceServerClient("{grpc}")
+    client = InferenceServerClient("{grpc}"{secure})
     client.start_stream(lambda result, error: answers.put(error or result.as_numpy("SPEECH")))
     client.async_stream_infer("turn", [audio], request_id="turn-1")
     print(answers.get())                                      # 24 kHz mono, piece by piece
@@ -41,16 +44,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Terminated(Exception):
+    """SIGTERM has come."""
+
+
 def serve(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM; 1 when the server ends by itself."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    """Serve until Ctrl-C, or SIGTERM, which lets open turns end first; 1 when the server ends by
+    itself."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         with Server(_settings(options), Line()) as server, watching(server, _told):
             print(_address_book(server), flush=True)
-            server.wait()
+            try:
+                server.wait()
+            except _Terminated:
+                print("\nno more turns are taken; waiting for those that are open", flush=True)
+                server.drain(options.drain_s)
+                raise
             print(server.log.account("the server ended by itself"), file=sys.stderr)
             return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _Terminated):
         print("\nstopped")
         return 0
 
@@ -78,6 +91,13 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="MODEL.PARAMETER=VALUE", type=_assignment
     )
     server.add_argument("--ports", type=int, nargs=3, metavar=("HTTP", "GRPC", "METRICS"))
+    server.add_argument("--host", default=LOCALHOST, help="address to listen on (%(default)s)")
+    server.add_argument("--tls-cert", type=Path, help="gRPC over TLS: the certificate (PEM)")
+    server.add_argument("--tls-key", type=Path, help="and its key (PEM)")
+    server.add_argument("--tls-ca", type=Path, help="let in only callers it has signed (PEM)")
+    server.add_argument(
+        "--drain-s", type=float, default=10.0, help="what SIGTERM gives open turns (10)"
+    )
     server.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
     cluster.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
@@ -101,21 +121,43 @@ def _settings(options: argparse.Namespace) -> Settings:
         overrides=overrides,
         ports=Ports(*options.ports) if options.ports else None,
         config_name=options.config_name,
+        host=options.host,
+        tls=_tls(options),
         out=options.out,
     )
 
 
+def _tls(options: argparse.Namespace) -> Tls | None:
+    pair = (options.tls_cert, options.tls_key)
+    if all(pair):
+        return Tls(*pair, options.tls_ca)
+    if any((*pair, options.tls_ca)):
+        raise TlsUnfit("TLS needs both --tls-cert and --tls-key")
+    return None
+
+
 def _address_book(server: Server) -> str:
+    root = server.access.root
+    secure = f', ssl=True, root_certificates="{root}"' if root else ""
     return (
-        f"gRPC     {server.grpc_address}\nHTTP     http://{server.http_address}\n"
+        f"gRPC     {server.grpc_address}{_heard_by(server)}\nHTTP     http://{server.http_address}\n"
         f"metrics  http://{server.metrics_address}/metrics\nlog      {server.log.path}\n"
         f"models   {', '.join(server.models)}\n\nFrom Python:\n"
-        f"{EXAMPLE.format(grpc=server.grpc_address)}\nCtrl-C stops it."
+        f"{EXAMPLE.format(grpc=server.grpc_address, secure=secure)}\nCtrl-C stops it."
     )
 
 
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
+def _heard_by(server: Server) -> str:
+    """Who may hear what callers say, where that is not plain."""
+    if server.access.root:
+        return f"  TLS, as {server.access.name}"
+    local = server.settings.host.startswith(LOOPBACK)
+    return "" if local else "  in plaintext: anybody on the way can listen; see deploy/SAFETY.md"
+
+
+def _terminate(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Terminated
 
 
 if __name__ == "__main__":

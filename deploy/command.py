@@ -5,8 +5,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from deploy import backends, leash
+from deploy import access, backends, leash
 from deploy.settings import LISTENERS, Ports, Settings
+from deploy.tls import Tls
+
+CALLERS = "callers.pem"
+"""In the folder of a run: whose certificates are accepted."""
 
 
 def server_command(
@@ -14,15 +18,18 @@ def server_command(
     ports: Ports,
     models: Iterable[str],
     views: Iterable[Path],
-    directory: Path,
+    run: Path,
     prefix: str,
+    key: str,
 ) -> list[str]:
-    """tritonserver with `models` from the repositories `views` and the backends in `directory`."""
+    """tritonserver with `models` from the repositories `views`, and what lies in the folder `run`:
+    the backends, and whose certificates it accepts. `key`: of the APIs that are not for callers.
+    """
     server = backends.tritonserver()
     command = [
         str(server / "bin" / "tritonserver"),
         *(f"--model-repository={view}" for view in views),
-        f"--backend-directory={directory}",
+        f"--backend-directory={run / 'backends'}",
         f"--backend-config=python,shm-region-prefix-name={prefix}",
         f"--cache-directory={server / 'caches'}",
         "--model-control-mode=explicit",
@@ -32,11 +39,20 @@ def server_command(
         f"--exit-timeout-secs={settings.exit_timeout_s}",
     ]
     for purpose in LISTENERS:
-        command.append(f"--{purpose}-address={settings.host}")
+        command.append(f"--{purpose}-address={settings.host_of(purpose)}")
         command.append(f"--{purpose}-port={getattr(ports, purpose)}")
     if settings.config_name:
         command.append(f"--model-config-name={settings.config_name}")
-    return [*command, *settings.arguments]
+    if settings.tls is not None:
+        command += _tls(settings.tls, run / CALLERS)
+    return [*command, *access.arguments(key), *settings.arguments]
+
+
+def _tls(tls: Tls, callers: Path) -> list[str]:
+    pair = [f"--grpc-server-cert={tls.certificate}", f"--grpc-server-key={tls.key}"]
+    if tls.callers is None:
+        return ["--grpc-use-ssl=true", *pair]
+    return ["--grpc-use-ssl-mutual=true", *pair, f"--grpc-root-cert={callers}"]
 
 
 def leashed(command: Sequence[str], settings: Settings) -> list[str]:

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from deploy import backends, rehearsal, repositories, runs
-from deploy.command import leashed, server_command
+from deploy.access import access_of
+from deploy.command import CALLERS, leashed, server_command
 from deploy.errors import ServerFailed
+from deploy.figures import open_requests, read_metrics
+from deploy.processes import ANY, LOCALHOST
 from deploy.proxies import has_control
-from deploy.readiness import Probe, can_be_probed, probe_request, probing
+from deploy.readiness import Probe, can_be_probed, control_request, probe_request, probing
 from deploy.server_log import ServerLog
 from deploy.settings import LISTENERS, Ports, Settings
 from deploy.spawner import spawn
@@ -30,6 +33,9 @@ from deploy.spawner import spawn
 STOP_GRACE_S = 3.0
 POLL_S = 0.02
 PROBE_TIMEOUT_S = 60.0
+FRONT_DOOR = "front_door"
+DRAIN_TIMEOUT_S = 5.0
+DRAIN_POLL_S = 0.1
 STARTS = 3
 """Attempts with ports of our own choice: one may be lost between looking and binding."""
 
@@ -46,6 +52,7 @@ class Server:
     def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
         self.settings = settings or Settings()
         self.ports = self.settings.ports or Ports.free()
+        self.access = access_of(self.settings)
         self.models: list[str] = []
         self.log = ServerLog()
         self.start_s = 0.0
@@ -56,15 +63,19 @@ class Server:
 
     @property
     def http_address(self) -> str:
-        return f"{self.settings.host}:{self.ports.http}"
+        return f"{self._dialled('http')}:{self.ports.http}"
 
     @property
     def grpc_address(self) -> str:
-        return f"{self.settings.host}:{self.ports.grpc}"
+        return f"{self._dialled('grpc')}:{self.ports.grpc}"
 
     @property
     def metrics_address(self) -> str:
-        return f"{self.settings.host}:{self.ports.metrics}"
+        return f"{self._dialled('metrics')}:{self.ports.metrics}"
+
+    def _dialled(self, purpose: str) -> str:
+        host = self.settings.host_of(purpose)
+        return LOCALHOST if host == ANY else host
 
     @property
     def pid(self) -> int:
@@ -115,6 +126,22 @@ class Server:
         self._progress(f"{len(self.models)} models ready in {self.start_s:.1f} s")
         return self
 
+    def drain(self, timeout_s: float) -> bool:
+        """Have the front door take no more turns, and wait for those that are there; whether all
+        have ended in time. ServerFailed when it cannot be told."""
+        doors = [name for name in self.models if self._known[name].config.backend == FRONT_DOOR]
+        with probing(self.grpc_address, self.access) as probe:
+            for door in doors:
+                probe.ask(control_request(door, {"drain": True}), DRAIN_TIMEOUT_S)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            still = open_requests(read_metrics(self.metrics_address))
+            if not any(still.get(door) for door in doors):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(DRAIN_POLL_S)
+
     def stop(self) -> int | None:
         """End the server and everything of it; its exit code, None when it was not running.
 
@@ -152,12 +179,12 @@ class Server:
 
     def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
         """One real inference of a model; ServerFailed when it does not answer."""
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             probe.infer(self._known[name].config, timeout_s)
 
     def reload(self, name: str) -> None:
         """Bring a model back whose stub died: the server itself never does."""
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             probe.reload(name)
 
     def __enter__(self) -> Self:
@@ -186,11 +213,15 @@ class Server:
         self.log = ServerLog(runs.new_log(self.settings.out, folder.name))
         atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
-        directory = backends.assemble(folder / "backends", self.settings.backends)
-        command = server_command(self.settings, self.ports, self.models, views, directory, prefix)
+        backends.assemble(folder / "backends", self.settings.backends)
+        if self.settings.tls is not None and self.settings.tls.callers is not None:
+            (folder / CALLERS).write_text(self.settings.tls.trusted)
+        key = self.access.admin_key
+        command = server_command(self.settings, self.ports, self.models, views, folder, prefix, key)
+        own = {**self.settings.environment, **self.access.environment()}
         self._process = spawn(
             leashed(command, self.settings),
-            backends.environment(os.environ, self.grpc_address, prefix, self.settings.environment),
+            backends.environment(os.environ, self.grpc_address, prefix, own),
             self.log.path,
         )
         if self._run is None:  # `stop` came in between, from another thread
@@ -224,7 +255,7 @@ class Server:
         )
         if self.log.listeners() < len(LISTENERS) - len(off):
             return False
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             return probe.server_is_ready()
 
     def _loading(self) -> str:
@@ -238,7 +269,7 @@ class Server:
         small = [probe_request(config) for config in configs if can_be_probed(config)]
         whole = rehearsal.requests(self.models) if rehearse else ()
         asked = [*small, *whole]
-        with probing(self.grpc_address) as probe:
+        with probing(self.grpc_address, self.access) as probe:
             for number, request in enumerate(asked, 1):
                 self._progress(f"first inference: {number} of {len(asked)} ({request.model_name})")
                 self._ask(probe, request)

@@ -17,6 +17,8 @@
     stages:
       encode: {window_ms: 6, bytes: 512MiB}   # parameters of its config.pbtxt
     remote: {silence_ms: 30000}               # of the proxies that stand for stages elsewhere
+    tls: {certificate: server.pem, key: server.key}   # gRPC of all servers; callers: ca.pem asks
+                                              # callers for certificates too
 
 A stage that no server names is served by the front. Whether a plan can work: `plan_check`.
 """
@@ -40,6 +42,7 @@ from deploy.errors import PlanError
 from deploy.plan_values import byte_count, scalar_text
 from deploy.processes import LOCALHOST
 from deploy.settings import REPOSITORIES, Ports
+from deploy.tls import Tls
 
 PLANS = Path(__file__).parent / "plans"
 DEFAULT = "one-server"
@@ -111,6 +114,14 @@ class StagePlan(Strict):
         return dict(self.__pydantic_extra__)
 
 
+class TlsPlan(Strict):
+    """PEM files, beside the plan where they are relative: see deploy.tls.Tls."""
+
+    certificate: str
+    key: str
+    callers: str | None = None
+
+
 class Plan(Strict):
     """A deployment."""
 
@@ -123,6 +134,9 @@ class Plan(Strict):
     stages: dict[str, StagePlan] = {}
     remote: dict[str, Text] = {}
     """Parameters of every proxy: see python_backends/remote_stage/settings.py."""
+
+    tls: TlsPlan | None = None
+    """One certificate for all servers; None: gRPC in plaintext."""
 
     _path: Path = PrivateAttr(default=Path("plan.yaml"))
 
@@ -155,6 +169,17 @@ class Plan(Strict):
     def folders(self, given: Sequence[str]) -> list[Path]:
         """`repositories` or `backends`: relative ones are beside the plan."""
         return [(self._path.parent / folder).resolve() for folder in given]
+
+    def tls_files(self) -> Tls | None:
+        """What `tls` names."""
+        if self.tls is None:
+            return None
+        beside, callers = self._path.parent, self.tls.callers
+        return Tls(
+            beside / self.tls.certificate,
+            beside / self.tls.key,
+            beside / callers if callers else None,
+        )
 
     def overrides(self) -> dict[str, dict[str, str]]:
         """Model -> parameter -> value, as `deploy.settings.Settings` takes them."""
@@ -216,5 +241,7 @@ def _schema_at(place: Sequence[str | int]) -> type[Strict]:
             return PortsPlan
         case ["devices", _]:
             return DevicePlan
+        case ["tls"]:
+            return TlsPlan
         case _:
             return Plan

@@ -12,6 +12,9 @@ from pathlib import Path
 from deploy.errors import PortBusy
 
 LOCALHOST = "127.0.0.1"
+ANY = "0.0.0.0"
+"""Every address of this machine."""
+
 SHARED_MEMORY = Path("/dev/shm")
 PORTS = range(20_000, 32_000)
 """Where free ports are looked for: below the ports that Linux hands to outgoing connections."""

@@ -4,8 +4,9 @@ The server's own word is not enough: it counts a model as ready whose stub is de
 request would fail.
 """
 
+import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from deploy.errors import ServerFailed
 from deploy.proxies import PROXY_BACKEND, has_control
+from python_backends.access import OPEN, Access
 
 PROBE = b'{"probe": true}'
 """Value of CONTROL that a stage with a queue of its own answers at once with an empty response."""
@@ -63,11 +65,21 @@ def probe_request(config: Any) -> Any:
     return request
 
 
+def control_request(model: str, order: Mapping[str, Any]) -> Any:
+    """A ModelInferRequest with an order to a stage."""
+    request = service_pb2.ModelInferRequest(model_name=model, id="control")
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    request.inputs.add(name="CONTROL", datatype="BYTES", shape=[1, 1])
+    request.raw_input_contents.append(_length_prefixed(json.dumps(dict(order)).encode()))
+    return request
+
+
 class Probe:
     """A gRPC connection that asks a server whether it and its models answer."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(address, CHANNEL_OPTIONS)
+    def __init__(self, address: str, access: Access = OPEN) -> None:
+        self._channel = access.dial(address, CHANNEL_OPTIONS)
+        self._metadata = access.metadata
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def close(self) -> None:
@@ -118,16 +130,16 @@ class Probe:
         unload = service_pb2.RepositoryModelUnloadRequest(model_name=name)
         load = service_pb2.RepositoryModelLoadRequest(model_name=name)
         try:
-            self._stub.RepositoryModelUnload(unload, timeout=timeout_s)
-            self._stub.RepositoryModelLoad(load, timeout=timeout_s)
+            self._stub.RepositoryModelUnload(unload, timeout=timeout_s, metadata=self._metadata)
+            self._stub.RepositoryModelLoad(load, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as fault:
             raise ServerFailed(f"model {name!r} was not reloaded: {fault.details()}") from fault
 
 
 @contextmanager
-def probing(address: str) -> Iterator[Probe]:
-    """A Probe that is closed at the end."""
-    probe = Probe(address)
+def probing(address: str, access: Access = OPEN) -> Iterator[Probe]:
+    """A Probe that is closed at the end. OSError when a certificate of `access` cannot be read."""
+    probe = Probe(address, access)
     try:
         yield probe
     finally:

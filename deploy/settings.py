@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy import backends, processes
+from deploy.tls import Tls
 
 OUT = backends.ROOT / "out"
 REPOSITORIES = (backends.ROOT / "model_repository", backends.ROOT / "ensemble")
@@ -54,7 +55,15 @@ class Settings:
     """Of every proxy, where its defaults are not what is wanted."""
 
     host: str = processes.LOCALHOST
-    """The address of this machine that all ports are opened on."""
+    """The address of this machine that the ports are opened on. With `tls`, HTTP stays on the
+    loopback address: the server speaks it in plaintext only."""
+
+    tls: Tls | None = None
+    """Speak TLS over gRPC; None: plaintext."""
+
+    admin_key: str | None = None
+    """What the APIs that are not for callers ask for; empty: nothing, they are open. None: as
+    TRISTAGE_ADMIN_KEY says (see `deploy.access`), by default a new one."""
 
     cores: Collection[int] = ()
     """CPU cores that the server and its stubs may use; none given: all."""
@@ -72,3 +81,8 @@ class Settings:
     start_timeout_s: float = 300.0
     exit_timeout_s: int = 5
     """How long a stop waits for open requests; an open client stream costs all of it."""
+
+    def host_of(self, purpose: str) -> str:
+        """The address that a port is opened on. What callers say is never plaintext where it is to
+        be TLS; /metrics tells nothing of it."""
+        return processes.LOCALHOST if self.tls and purpose == "http" else self.host

@@ -155,7 +155,7 @@ def watching(server: Server, tell: Tell) -> Iterator[None]:
 
 
 def _watch(server: Server, tell: Tell, closing: threading.Event) -> None:
-    with probing(server.grpc_address) as probe:
+    with probing(server.grpc_address, server.access) as probe:
         watchdog = Watchdog(server, probe, tell)
         while not closing.is_set() and server.alive:
             try:

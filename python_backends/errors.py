@@ -55,7 +55,7 @@ class StageError(Exception):
         if self.retry_after_ms is not None:
             fields["retry_after_ms"] = str(self.retry_after_ms)
         head = " ".join(f"{key}={_plain(value)}" for key, value in fields.items() if value)
-        return f"[tristage {head}] {_one_line(self.message)}"
+        return f"[tristage {head}] {told(self.message)}"
 
 
 class InvalidInput(StageError):
@@ -93,6 +93,12 @@ _KINDS: dict[str, type[StageError]] = {
 }
 _FIELD = r"\w+=[^\s\[\]]+"
 _WIRE = re.compile(rf"\[tristage ({_FIELD}(?: {_FIELD})*)\]([^\n]*)")
+LONGEST_TOLD = 600
+LONGEST_READ = 10_000
+_TRACE = re.compile(r"\s*(?:Traceback \(most recent call last\)|\bAt:\s+/|File \"/).*", re.DOTALL)
+"""How Python's tracebacks begin, and those of Triton's stub."""
+
+_PATH = re.compile(r"(?<![\w.:/~-])(?:~|\.{1,2})?(?:/[\w.@+~%-]+){2,}/?")
 _RETRY = re.compile(r"[0-9]{1,9}")
 
 
@@ -116,13 +122,16 @@ def parse(text: str) -> StageError | None:
 def from_text(text: str, *, stage: str = "", turn: str = "") -> StageError:
     """`parse`, or a StageFailed around text of foreign origin."""
     known = parse(text)
-    return known or StageFailed(_one_line(text) or "no reason given", stage=stage, turn=turn)
+    return known or StageFailed(told(text) or "no reason given", stage=stage, turn=turn)
+
+
+def told(text: str) -> str:
+    """What callers may read of a message, perhaps another's: one line of bounded length, without
+    the traceback that it may end with and without paths of files."""
+    line = _PATH.sub("<path>", " ".join(_TRACE.sub("", text[:LONGEST_READ]).split()))
+    return line if len(line) <= LONGEST_TOLD else f"{line[:LONGEST_TOLD]}..."
 
 
 def _plain(value: str) -> str:
     """A field value without blanks or brackets, so that the grammar stays parseable."""
     return re.sub(r"[\s\]\[]", "_", value)[:128]
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from python_backends import wire
+from python_backends.access import Access
 from python_backends.errors import StageError, StageFailed, from_text
 from python_backends.regions import Place, Region
 
@@ -41,9 +42,13 @@ class Peer:
     """One long-lived channel to a server; every request is a stream of its own on it, dialled as a
     call with one request, which is half the work of one that is written to."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        """`access`: that of this process's environment where it is left out. OSError when a
+        certificate of it cannot be read."""
+        access = Access.of_environment() if access is None else access
         self.address = address
-        self._channel = grpc.aio.insecure_channel(address, options=wire.CHANNEL_OPTIONS)
+        self._admin = access.metadata
+        self._channel = access.dial_async(address, wire.CHANNEL_OPTIONS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._stream = self._channel.unary_stream(
             wire.STREAM_METHOD,
@@ -132,7 +137,9 @@ class Peer:
             name=region.name, key=region.key, offset=0, byte_size=region.size
         )
         try:
-            await self._stub.SystemSharedMemoryRegister(request, timeout=timeout_s)
+            await self._stub.SystemSharedMemoryRegister(
+                request, timeout=timeout_s, metadata=self._admin
+            )
         except grpc.aio.AioRpcError as fault:
             return bool(fault.code() is grpc.StatusCode.ALREADY_EXISTS)
         return True
@@ -141,7 +148,9 @@ class Peer:
         """Have the server forget a region that nothing refers to any more, if it can be told."""
         request = service_pb2.SystemSharedMemoryUnregisterRequest(name=region.name)
         with suppress(grpc.aio.AioRpcError):
-            await self._stub.SystemSharedMemoryUnregister(request, timeout=timeout_s)
+            await self._stub.SystemSharedMemoryUnregister(
+                request, timeout=timeout_s, metadata=self._admin
+            )
 
     async def close(self) -> None:
         """End the connection."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from deploy.access import access_of
 from deploy.cluster.files import PLACEMENT, ServerState
 from deploy.cluster.member import Replica
 from deploy.errors import PlanError
@@ -19,7 +20,9 @@ BOARD = "TRISTAGE_BOARD"
 class Blueprint:
     """Makes replicas of a plan's servers. Names are never used twice: proxies remember them.
 
-    `placement` is the file that proxies find their replicas in; shared memory begins with `prefix`.
+    All servers have one admin key, and one certificate where the plan has any. `placement` is the
+    file that proxies find their replicas in; shared memory begins with `prefix`. TlsUnfit when the
+    plan's certificate does not do.
     """
 
     def __init__(
@@ -39,6 +42,8 @@ class Blueprint:
         self._placement = placement
         self._prefix = prefix
         self._make = make
+        self._tls = plan.tls_files()
+        self._access = access_of(Settings(tls=self._tls))
         self._numbers: Counter[str] = Counter()
 
     def whole(self, server: str, device: str | None = None) -> Replica:
@@ -96,6 +101,8 @@ class Blueprint:
             backends=plan.folders(plan.backends),
             arguments=server.arguments,
             out=self._out,
+            tls=self._tls,
+            admin_key=self._access.admin_key,
         )
 
     def server(
@@ -129,6 +136,7 @@ class Blueprint:
                     http=f"{server.host}:{ports.http}",
                     metrics=f"{server.host}:{ports.metrics}",
                     phase="elsewhere",
+                    tls=self._access.tls,
                 )
 
     def _name(self, base: str) -> str:

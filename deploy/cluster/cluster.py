@@ -32,6 +32,7 @@ from deploy.plan_check import Machine, read, to_start
 from deploy.processes import SHARED_MEMORY
 from deploy.readiness import probing
 from deploy.settings import OUT
+from python_backends.access import Access
 
 AT_ONCE = 2
 """Servers that start at the same time: loading is bound by the CPU."""
@@ -214,7 +215,7 @@ class Cluster:
         deadline = time.monotonic() + OTHERS_TIMEOUT_S
         for one in needed if starts_front else ():
             self._progress(f"waiting for {one.name} at {one.grpc}")
-            with probing(one.grpc) as probe:
+            with probing(one.grpc, Access(**one.tls)) as probe:
                 while not probe.server_is_ready():
                     if time.monotonic() > deadline:
                         raise ServerFailed(f"{one.name} at {one.grpc} does not answer")

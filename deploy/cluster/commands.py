@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from deploy import runs
-from deploy.cluster import figures
+from deploy import figures, runs
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.control import order
 from deploy.cluster.files import ClusterState, ServerState, state_path
@@ -23,6 +22,7 @@ from deploy.plan_check import Machine, reasons
 from deploy.progress import Line
 from deploy.readiness import probing
 from deploy.repositories import read_models
+from python_backends.access import Access
 
 DOWN_TIMEOUT_S = 60.0
 WAIT_STEP_S = 0.05
@@ -139,7 +139,7 @@ def _running(options: argparse.Namespace) -> ClusterState:
 
 def _look(one: ServerState) -> Look:
     """What a server says now; asked for two seconds at most."""
-    with probing(one.grpc) as probe:
+    with probing(one.grpc, Access(**one.tls)) as probe:
         if not probe.server_is_live():
             return Look()
         ready = probe.server_is_ready()

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class ServerState:
     restarts: int = 0
     draining: bool = False
     log: str = ""
+    tls: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the Access that it is reached with, without the admin key."""
 
 
 @dataclass(frozen=True)

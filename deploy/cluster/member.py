@@ -76,6 +76,7 @@ class Member:
             restarts=self.restarts,
             draining=self.draining,
             log=str(self.server.log.path),
+            tls=self.server.access.tls,
         )
 
     def start(self) -> None:
@@ -136,7 +137,7 @@ class Member:
     def _until_lost(self) -> str | None:
         """Why the server has to be started again; None when that is not wanted any more."""
         vigil = Vigil(time.monotonic())
-        with probing(self.server.grpc_address) as probe:
+        with probing(self.server.grpc_address, self.server.access) as probe:
             while not self._closing.wait(TICK_S):
                 now = time.monotonic()
                 if vigil.is_due(now):
@@ -180,7 +181,7 @@ class Member:
 
     def _keep_stubs(self, restarts: int) -> None:
         """Until the server is another one."""
-        with probing(self.server.grpc_address) as probe:
+        with probing(self.server.grpc_address, self.server.access) as probe:
             watchdog = Watchdog(self.server, probe, self._tell_of_stub)
             while self.phase == "ready" and self.restarts == restarts:
                 watchdog.look()

@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from deploy import figures
 from deploy.budget import Occupant, over_budget
-from deploy.cluster import figures
 from deploy.cluster.blueprint import Blueprint
 from deploy.cluster.member import Member, Replica
 from deploy.cluster.roster import Roster

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from deploy.cluster.figures import Row, read_metrics, rows
+from deploy.figures import Row, read_metrics, rows
 from deploy.launcher import Server
 from deploy.processes import SHARED_MEMORY
 from deploy.settings import Settings

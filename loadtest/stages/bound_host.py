@@ -22,7 +22,7 @@ from rich.progress import Progress
 from tritonclient.grpc import service_pb2
 
 from client import audio
-from deploy.cluster.figures import read_metrics, rows
+from deploy.figures import read_metrics, rows
 from deploy.launcher import Server
 from deploy.repositories import read_models
 from deploy.settings import Settings

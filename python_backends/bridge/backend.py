@@ -3,17 +3,15 @@
 import json
 import sys
 import threading
-import traceback
 from collections.abc import Mapping
 from typing import Any, Protocol
-
-import triton_python_backend_utils as pb_utils
 
 from python_backends.bridge import events
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
 from python_backends.bridge.figures import Figures
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Event, Inbox
+from python_backends.bridge.log import log_fault
 from python_backends.bridge.metered import MeteredRequest
 from python_backends.bridge.meters import Tally
 from python_backends.bridge.outbox import Outbox
@@ -24,6 +22,10 @@ from python_backends.errors import Cancelled, InvalidInput, StageError, StageFai
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread that wants to launch the next step may have to wait for one that is using the
 tokens of the last; Python's own 5 ms are as long as a step."""
+
+
+MAX_ORDER_CHARS = 4096
+"""Of CONTROL: room for the longest turn id, every character of it escaped."""
 
 
 class Loop(Protocol):
@@ -92,8 +94,8 @@ class StageBackend:
                 self._accept(request)
             except StageError as error:
                 request.fail(error)
-            except Exception:
-                self._log_fault("accepting a request failed")
+            except Exception as fault:
+                self._log_fault("accepting a request failed", fault)
                 request.fail(StageFailed("the stage failed while accepting the request"))
 
     def finalize(self) -> None:
@@ -121,7 +123,7 @@ class StageBackend:
 
     def _control(self, request: Request) -> None:
         try:
-            order = json.loads(request.text("CONTROL"))
+            order = json.loads(request.text("CONTROL", most=MAX_ORDER_CHARS))
         except (ValueError, RecursionError):
             order = None
         match order:
@@ -177,13 +179,13 @@ class StageBackend:
             try:
                 self._loop.run(self._inbox)
                 return
-            except Exception:
-                self._log_fault("the loop failed")
+            except Exception as fault:
+                self._log_fault("the loop failed", fault)
             self._renew_inbox()
             try:
                 self._loop = self.make_loop(self._config)
-            except Exception:
-                self._log_fault("the loop could not be restarted")
+            except Exception as fault:
+                self._log_fault("the loop could not be restarted", fault, quote=True)
                 self._refuse_for_ever()
                 return
 
@@ -206,5 +208,5 @@ class StageBackend:
         for request in doomed:
             request.fail(StageFailed(message))
 
-    def _log_fault(self, what: str) -> None:
-        pb_utils.Logger.log_error(f"{self._config.name}: {what}\n{traceback.format_exc()}")
+    def _log_fault(self, what: str, fault: Exception, *, quote: bool = False) -> None:
+        log_fault(f"{self._config.name}: {what}", fault, quote=quote)

@@ -15,6 +15,10 @@ MAX_SEED = 2**63 - 1
 MAX_BIASES, MAX_BIAS = 64, 100.0
 MAX_STOPS, MAX_STOP_CHARS = 4, 64
 MAX_CALLER_CHARS = 128
+MAX_SESSION_CHARS = 256
+MAX_TURN_CHARS = 256
+"""Of a request id at any stage; the front door, which adds to it, takes fewer."""
+
 MAX_JSON_CHARS = 4096
 """Room for the longest value that is accepted, every character of it escaped."""
 

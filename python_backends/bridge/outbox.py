@@ -6,10 +6,9 @@ step would stand still for all of them. Order is kept.
 
 import queue
 import threading
-import traceback
 from collections.abc import Callable
 
-import triton_python_backend_utils as pb_utils
+from python_backends.bridge.log import log_fault
 
 LIMIT = 8192
 """Responses that may wait; beyond, whoever answers waits."""
@@ -38,8 +37,8 @@ class Outbox:
         while (work := self._queue.get()) is not None:
             try:
                 work()
-            except Exception:
-                pb_utils.Logger.log_error(f"sending failed\n{traceback.format_exc()}")
+            except Exception as fault:
+                log_fault("sending failed", fault)
 
 
 def at_once(work: Work) -> None:

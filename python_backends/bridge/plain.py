@@ -1,6 +1,5 @@
 """The Triton model class of models that answer inside `execute()`."""
 
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.figures import Figures
+from python_backends.bridge.log import log_fault
 from python_backends.bridge.tensors import to_tensors
 from python_backends.errors import StageError, StageFailed
 
@@ -50,8 +50,8 @@ class PlainBackend:
             return pb_utils.InferenceResponse(to_tensors(self.serve(inputs)))
         except StageError as error:
             return self._refusal(error, native)
-        except Exception:
-            pb_utils.Logger.log_error(f"{self._config.name} failed\n{traceback.format_exc()}")
+        except Exception as fault:
+            log_fault(f"{self._config.name} failed", fault)
             return self._refusal(StageFailed("the model failed; its log says why"), native)
 
     def _refusal(self, error: StageError, native: Any) -> Any:

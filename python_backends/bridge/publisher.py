@@ -2,12 +2,10 @@
 
 import random
 import threading
-import traceback
 from collections.abc import Callable, Iterable
 
-import triton_python_backend_utils as pb_utils
-
 from python_backends.bridge.figures import FIGURES, Figures
+from python_backends.bridge.log import log_fault
 from python_backends.bridge.meters import Entry, Labels, Name, Tally
 
 PERIOD_S = 0.5
@@ -46,8 +44,8 @@ class Publisher:
             while not self._closing.wait(PERIOD_S):
                 self._publish()
                 self._also()
-        except Exception:
-            pb_utils.Logger.log_error(f"publishing figures ended\n{traceback.format_exc()}")
+        except Exception as fault:
+            log_fault("publishing figures ended", fault, quote=True)
 
     def _publish(self) -> None:
         for name, labels, value in summed(self._tally.take()):

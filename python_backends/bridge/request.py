@@ -16,9 +16,9 @@ import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 from python_backends.bridge import events
-from python_backends.bridge.options import Options
+from python_backends.bridge.options import MAX_TURN_CHARS, Options
 from python_backends.bridge.outbox import Work, at_once
-from python_backends.bridge.tensors import Array, to_array, to_tensors
+from python_backends.bridge.tensors import Array, size_of, to_array, to_tensors
 from python_backends.errors import (
     Cancelled,
     DeadlineMissed,
@@ -34,6 +34,9 @@ _CODES: dict[type[StageError], str] = {
     DeadlineMissed: "UNAVAILABLE",
     Cancelled: "CANCELLED",
 }
+MAX_INPUT_BYTES = 64 * 2**20
+"""Of a request: a minute of sound takes 4 MB, as do its encoder's states."""
+
 POLL_INTERVAL_S = 0.25
 """Asking the server whether a caller is gone takes a tenth of a millisecond for each request."""
 
@@ -83,14 +86,29 @@ class Request:
         self.poll_interval_s = POLL_INTERVAL_S
         self._poll_at = 0.0
         self._gone = False
-        self._arrays = {tensor.name(): to_array(tensor) for tensor in native.inputs()}
+        tensors = native.inputs()
+        self.input_bytes = sum(size_of(tensor) for tensor in tensors)
+        kept = tensors if self.input_bytes <= MAX_INPUT_BYTES else ()
+        self._arrays = {tensor.name(): to_array(tensor) for tensor in kept}
         self.events = self.optional("EVENTS")
         self.turn = native.request_id() or events.turn_of(self.events) or uuid.uuid4().hex
         self._parameters = native.parameters()
         self.options = Options()
 
     def parse_options(self) -> None:
-        """Read the parameters; apart from the constructor, so that a fault can be answered."""
+        """Read the parameters; apart from the constructor, so that a fault can be answered.
+
+        InvalidInput for a wrong one, for inputs that are too large, and for an id that is too long.
+        """
+        if self.input_bytes > MAX_INPUT_BYTES:
+            raise InvalidInput(
+                f"the inputs take {self.input_bytes} bytes; at most {MAX_INPUT_BYTES} are accepted"
+            )
+        if len(self.turn) > MAX_TURN_CHARS:
+            raise InvalidInput(
+                f"the request id has {len(self.turn)} characters; at most {MAX_TURN_CHARS} are "
+                "accepted"
+            )
         self.options = Options.from_json(self._parameters)
 
     def array(self, name: str) -> Array | None:
@@ -109,17 +127,23 @@ class Request:
             raise InvalidInput(f"input {name} is missing")
         return values
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """A BYTES input [1, 1] as a string; `default` when left out (None: it is required)."""
+    def text(self, name: str, default: str | None = None, *, most: int | None = None) -> str:
+        """A BYTES input [1, 1] as a string; `default` when left out (None: it is required).
+
+        InvalidInput for anything else, and for more than `most` characters.
+        """
         if default is not None and self.optional(name) is None:
             return default
         values = self.required(name)
         if values.size != 1:
             raise InvalidInput(f"input {name} has {values.size} strings; one is accepted")
         try:
-            return bytes(values.reshape(-1)[0]).decode()
+            found = bytes(values.reshape(-1)[0]).decode()
         except UnicodeDecodeError as fault:
             raise InvalidInput(f"input {name} is not UTF-8 text") from fault
+        if most is not None and len(found) > most:
+            raise InvalidInput(f"{name} has {len(found)} characters; at most {most} are accepted")
+        return found
 
     @property
     def is_open(self) -> bool:

@@ -45,6 +45,12 @@ def to_array(tensor: pb_utils.Tensor) -> Array:
     return Array(tensor.name(), tensor.as_numpy().copy())
 
 
+def size_of(tensor: pb_utils.Tensor) -> int:
+    """Bytes of its values; of strings without their lengths."""
+    values = tensor.as_numpy()
+    return sum(map(len, values.flat)) if values.dtype == np.object_ else values.nbytes
+
+
 def to_tensors(outputs: Mapping[str, NDArray[Any]]) -> list[pb_utils.Tensor]:
     """Named values as Triton tensors; BYTES tensors are object arrays of bytes."""
     return [pb_utils.Tensor(name, np.ascontiguousarray(values)) for name, values in outputs.items()]

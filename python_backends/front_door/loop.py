@@ -81,12 +81,13 @@ class Door:
         return any(one.request.turn == turn for one in list(self._turns))
 
     async def _serve(self, inbox: Inbox) -> None:
+        self._report = lambda ended: inbox.put(Wake(ended))
         self._clock = asyncio.get_running_loop().time
         self._peer = Peer(self._address)
         self._stages: Stages | None = None
         self._watching: asyncio.Task[None] | None = None
         looking = asyncio.create_task(self._look_again())
-        looking.add_done_callback(lambda ended: inbox.put(Wake(ended)))
+        looking.add_done_callback(self._report)
         try:
             async for event in inbox.events():
                 match event:
@@ -248,6 +249,7 @@ class Door:
         if self._stages is None:
             self._stages = Stages(self._route.models, self._find, self._meters)
             self._watching = asyncio.create_task(self._stages.watch())
+            self._watching.add_done_callback(self._report)
             await asyncio.sleep(0)  # it has looked once
         return self._route, self._stages
 

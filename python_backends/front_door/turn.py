@@ -9,11 +9,16 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import Request
 from python_backends.bridge.events import now_ns
+from python_backends.bridge.options import MAX_SESSION_CHARS
+from python_backends.errors import InvalidInput
 from python_backends.ordering.exchange import Exchange
 from python_backends.peer import Outputs
 
 AT_ONCE_NS = 20_000_000
 """Who was let in so soon has not waited."""
+
+MAX_TURN_CHARS = 128
+"""Of a caller's id."""
 
 TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
 
@@ -22,7 +27,7 @@ TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
 class Turn:
     """Behind the door a turn bears its caller's id with a suffix: ids may be missing or used twice.
 
-    InvalidInput without AUDIO, or when SESSION_ID is not text.
+    InvalidInput without AUDIO, when SESSION_ID is not text, and for ids that are too long.
     """
 
     request: Request
@@ -35,8 +40,12 @@ class Turn:
 
     def __post_init__(self) -> None:
         self.request.required("AUDIO")
+        if (length := len(self.request.turn)) > MAX_TURN_CHARS:
+            raise InvalidInput(
+                f"the request id has {length} characters; at most {MAX_TURN_CHARS} are accepted"
+            )
         self.id = f"{self.request.turn}~{uuid.uuid4().hex[:8]}"
-        self.session = self.request.text("SESSION_ID", "")
+        self.session = self.request.text("SESSION_ID", "", most=MAX_SESSION_CHARS)
 
     @property
     def caller(self) -> str:

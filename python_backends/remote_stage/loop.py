@@ -18,6 +18,7 @@ import numpy as np
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.meters import Meters
+from python_backends.bridge.options import MAX_SESSION_CHARS
 from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
 from python_backends.peer import Answer, Outputs, Silent, Unreachable
 from python_backends.pieces import LAST_PIECE
@@ -209,7 +210,9 @@ class RemoteLoop:
     @contextlib.contextmanager
     def _at_a_replica(self, one: _Open) -> Iterator[None]:
         """Find the request's replica; a connection that breaks there is noticed."""
-        session = one.request.text("SESSION_ID", "") if "SESSION_ID" in self._inputs else ""
+        session = ""
+        if "SESSION_ID" in self._inputs:
+            session = one.request.text("SESSION_ID", "", most=MAX_SESSION_CHARS)
         replica = self._replicas.enter(one.request.turn, session, self._clock())
         if replica is None:
             raise Overloaded(

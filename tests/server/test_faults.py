@@ -11,7 +11,6 @@ from random import Random
 import pytest
 from tritonclient.grpc import service_pb2
 
-from deploy.readiness import probing
 from deploy.stubs import stubs
 from loadtest.chaos import kills, storm
 from loadtest.chaos.caller import DOOR, Caller, Told, crowd
@@ -54,11 +53,9 @@ def test_stages_that_are_loaded_again_under_load_lose_nobody_and_not_the_server(
 
     async def run() -> None:
         load = asyncio.create_task(_loaded(stand, 6.0, told))
-        with probing(stand.address) as probe:
-            for _ in range(3):
-                for model in STAGES:
-                    await asyncio.sleep(0.2)
-                    await asyncio.to_thread(probe.reload, model)
+        for model in STAGES * 3:
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(stand.server.reload, model)
         await load
 
     asyncio.run(run())
@@ -132,3 +129,24 @@ def test_turns_that_nobody_waits_for_leave_nothing_behind(
     for name in ("not_answered_once", "cross_talk", "untyped_errors", "leaks"):
         assert found.figures[f"storm_{name}"] == 0, (name, found.detail)
     assert found.figures["storm_patient_answered_share"] == 1, found.detail
+
+
+def test_a_server_that_is_drained_serves_who_is_there_and_refuses_the_rest(stand: Stand) -> None:
+    """The last test: the server is of no use after it."""
+
+    async def run() -> tuple[list[Told], Told, bool]:
+        caller = Caller(stand.address)
+        open_turns = [asyncio.create_task(caller.speak()) for _ in range(4)]
+        await asyncio.sleep(0.3)
+        draining = asyncio.create_task(asyncio.to_thread(stand.server.drain, 20.0))
+        await asyncio.sleep(0.2)
+        late = await caller.speak()
+        found = await asyncio.gather(*open_turns), late, await draining
+        await caller.close()
+        return found
+
+    served, late, drained = asyncio.run(run())
+    assert [one.outcome for one in served] == ["ok"] * 4
+    assert late.error is not None
+    assert late.error.reason == "draining"
+    assert drained

@@ -9,7 +9,7 @@ import pytest
 
 from client import audio
 from client.turns import TurnClient
-from deploy.cluster.figures import read_metrics, rows
+from deploy.figures import read_metrics, rows
 from deploy.launcher import Server
 
 pytestmark = pytest.mark.server

@@ -280,8 +280,8 @@ def test_memory_reaches_a_plateau_under_random_shapes(
     ],
 )
 def test_what_cannot_be_served_is_refused_at_load_with_the_reason(
-    client: InferenceServerClient, model: str, reason: str
+    server: Server, client: InferenceServerClient, model: str, reason: str
 ) -> None:
     """Public cases J1, J2 and J7."""
     with pytest.raises(InferenceServerException, match=reason):
-        client.load_model(model)
+        client.load_model(model, headers=dict(server.access.metadata))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from deploy.cluster.figures import Row, read_metrics, rows
+from deploy.figures import Row, read_metrics, rows
 from deploy.launcher import Server
 from tests.server.asking import Ask, ask, asking, call
 

@@ -20,7 +20,7 @@ from client.responses import TurnChunk
 from client.trace import TracedTurn, to_spans
 from client.turns import TurnClient, TurnOptions
 from client.wer import word_error_rate, words
-from deploy.cluster import figures
+from deploy import figures
 from loadtest.stages.timbre import pitch_hz
 from python_backends.errors import Cancelled, InvalidInput, StageError
 from python_backends.ordering.exchange import join_pieces

@@ -14,6 +14,7 @@ from deploy.plan import Plan
 from deploy.plan_check import read
 from deploy.server_log import ServerLog
 from deploy.settings import Ports, Settings
+from python_backends.access import OPEN
 
 
 class StandServer:
@@ -31,6 +32,7 @@ class StandServer:
         self.alive = False
         self.failures = 0
         self.told: list[str] = []
+        self.access = OPEN
 
     grpc_address = property(lambda self: f"{self.settings.host}:{self.ports.grpc}")
     http_address = property(lambda self: f"{self.settings.host}:{self.ports.http}")

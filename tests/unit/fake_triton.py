@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -51,11 +52,16 @@ class FakeServer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
 
 @contextmanager
-def serving(script: Script) -> Iterator[tuple[FakeServer, str]]:
+def serving(script: Script, certificate: Path | None = None) -> Iterator[tuple[FakeServer, str]]:
+    """`certificate`: over TLS; its key lies beside it."""
     fake = FakeServer(script)
     server = grpc.server(ThreadPoolExecutor(8))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if certificate is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        pair = (certificate.with_suffix(".key").read_bytes(), certificate.read_bytes())
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     server.start()
     try:
         yield fake, f"127.0.0.1:{port}"

@@ -23,6 +23,9 @@ from python_backends.bridge import (
     StageBackend,
     Wake,
 )
+from python_backends.bridge.backend import MAX_ORDER_CHARS
+from python_backends.bridge.options import MAX_TURN_CHARS
+from python_backends.bridge.request import MAX_INPUT_BYTES
 from python_backends.errors import Cancelled, InvalidInput
 from tests import fakes
 
@@ -148,7 +151,7 @@ def test_a_stage_tells_the_time_and_whose_clock_it_is() -> None:
         '{"probe": 1}',
         '{"clock": 1}',
         '{"stop": true}',
-        "[" * 100_000,
+        "[" * 4000,
     ],
 )
 def test_rubbish_orders_are_refused(order: str) -> None:
@@ -158,6 +161,38 @@ def test_rubbish_orders_are_refused(order: str) -> None:
     assert "code=INVALID_INPUT" in refusal
     assert 'accepts {"cancel": turn id}' in refusal
     assert stage.cancels == []
+
+
+def test_ids_and_orders_that_are_too_long_are_refused() -> None:
+    stage = Stage()
+    with serving(stage) as ask:
+        assert ask(turn="x" * MAX_TURN_CHARS).error() == ""
+        assert ask(inputs=control({"cancel": "é" * MAX_TURN_CHARS})).error() == ""
+        long = ask(turn="x" * (MAX_TURN_CHARS + 1)).error()
+        assert "code=INVALID_INPUT" in long
+        assert "the request id has 257 characters; at most 256" in long
+        assert len(long) < 300, "an id is not repeated whole"
+        order = ask(inputs=control({"cancel": "x" * MAX_ORDER_CHARS})).error()
+        assert "CONTROL has 4110 characters; at most 4096" in order
+    assert stage.served == ["x" * MAX_TURN_CHARS]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"X": np.zeros((1, MAX_INPUT_BYTES // 4 + 1), np.float32)},
+        {"X": np.ones((1, 1), np.float32), "TEXT": fakes.text("x" * MAX_INPUT_BYTES)},
+        {"CONTROL": fakes.text("x" * (MAX_INPUT_BYTES + 1))},
+    ],
+)
+def test_inputs_that_are_too_large_are_refused(inputs: dict[str, NDArray[Any]]) -> None:
+    stage = Stage()
+    with serving(stage) as ask:
+        error = ask(inputs=inputs).error()
+        assert "code=INVALID_INPUT" in error
+        assert f"at most {MAX_INPUT_BYTES} are accepted" in error
+        assert ask(1).error() == ""
+    assert len(stage.served) == 1
 
 
 def test_two_orders_in_one_request_are_refused() -> None:

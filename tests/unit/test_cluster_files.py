@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from deploy.cluster.control import Control, order
-from deploy.cluster.figures import open_requests, rows
 from deploy.cluster.files import ClusterState, ServerState, placement, write_json
 from deploy.errors import DeployError, PlanError
+from deploy.figures import open_requests, rows
 from deploy.processes import SHARED_MEMORY, start_time
 from python_backends.remote_stage.placement import Placement
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from python_backends import peer
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge.options import MAX_SESSION_CHARS
 from python_backends.front_door.loop import Door, Drain
 from python_backends.front_door.route import Route, Step
 from python_backends.front_door.settings import DoorSettings
-from python_backends.front_door.turn import TENSORS
+from python_backends.front_door.turn import MAX_TURN_CHARS, TENSORS
 from tests import fakes
 from tests.unit.fake_triton import (
     FakeServer,
@@ -347,6 +348,17 @@ def test_a_turn_without_sound_sent_is_refused_before_anything_is_asked() -> None
     with opened(two_pieces) as (fake, inbox):
         assert "AUDIO is missing" in arrive(inbox, audio=False).error()
         assert not any(request.model_name == "voice_turn" for request in fake.requests)
+
+
+def test_ids_that_are_too_long_are_refused_before_anything_is_asked() -> None:
+    with opened(two_pieces) as (fake, inbox):
+        session = {"SESSION_ID": fakes.text("s" * (MAX_SESSION_CHARS + 1))}
+        assert "SESSION_ID has 257 characters" in arrive(inbox, inputs=session).error()
+        turn = arrive(inbox, "t" * (MAX_TURN_CHARS + 1))
+        assert "the request id has 129 characters; at most 128" in turn.error()
+        assert not any(request.model_name == "voice_turn" for request in fake.requests)
+        session = {"SESSION_ID": fakes.text("s" * MAX_SESSION_CHARS)}
+        assert arrive(inbox, "t" * MAX_TURN_CHARS, inputs=session).error() == ""
 
 
 def test_an_ending_without_tensors_is_not_relayed() -> None:

@@ -16,6 +16,8 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
+from python_backends.errors import told
+
 if TYPE_CHECKING:
     from deploy.standins.onnxruntime.batching import (
         Answer,
@@ -112,5 +114,5 @@ def _most_sequences(config: Mapping[str, Any]) -> int:
 
 
 def _reason(fault: Exception) -> str:
-    """What the runtime says, in one line."""
-    return f"onnxruntime: {' '.join(str(fault).split())[:500]}"
+    """What the runtime says, for callers."""
+    return f"onnxruntime: {told(str(fault))}"

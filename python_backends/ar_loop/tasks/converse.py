@@ -11,14 +11,12 @@ from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
 from python_backends.bridge import ModelConfig, Request
 from python_backends.bridge.events import now_ns
-from python_backends.bridge.options import Biases, Options
+from python_backends.bridge.options import MAX_SESSION_CHARS, Biases, Options
 from python_backends.bridge.tensors import text
 from python_backends.errors import InvalidInput
 from python_backends.ordering.prompt import parse_history, prompt_tokens, system_text
 from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.slot_engine.command import Sampling, Tokens
-
-MAX_SESSION_CHARS = 256
 
 
 class Converse:
@@ -178,12 +176,7 @@ class Reply(Sequence):
 
 
 def _session(request: Request) -> str:
-    session = request.text("SESSION_ID", "")
-    if len(session) > MAX_SESSION_CHARS:
-        raise InvalidInput(
-            f"SESSION_ID has {len(session)} characters; at most {MAX_SESSION_CHARS} are accepted"
-        )
-    return session
+    return request.text("SESSION_ID", "", most=MAX_SESSION_CHARS)
 
 
 def _sampling(options: Options) -> Sampling:

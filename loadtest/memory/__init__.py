@@ -1,0 +1,1 @@
+"""The seed's second conflict: three curves of different shape in one memory, in virtual time."""
