@@ -16,7 +16,7 @@ from client import audio
 from client.requests import TurnOptions, speak_request, turn_request
 from client.responses import TurnChunk
 from client.turns import TurnClient
-from deploy.cluster import figures
+from deploy import figures
 from deploy.launcher import Server
 from deploy.processes import SHARED_MEMORY
 from python_backends import wire
