@@ -14,6 +14,7 @@ from deploy.errors import ServerFailed
 from deploy.launcher import Server
 from deploy.readiness import Probe, probing
 from deploy.stubs import Stub, kill, stubs, wait_for_an_end
+from python_backends.peer import AWAY
 
 ASK_EVERY_S: Final = 2.0
 ANSWER_TIMEOUT_S: Final = 3.0
@@ -108,12 +109,12 @@ class Watchdog:
         return None
 
     def _miss(self, model: str) -> str:
-        """Why a model did not answer; empty when it did. Once is no proof: it may have been us who
-        were stopped or starved meanwhile."""
+        """Why a model did not answer; empty when it did, or is being loaded by somebody. Once is
+        no proof: it may have been us who were stopped or starved meanwhile."""
         try:
             self._probe.infer(self._server.config(model), ANSWER_TIMEOUT_S)
         except ServerFailed as failure:
-            return str(failure)
+            return "" if AWAY.search(str(failure)) else str(failure)
         return ""
 
     def _reload(self, model: str, reason: str) -> None:

@@ -57,12 +57,13 @@ class Probe:
         self.asked: list[Any] = []
         self.reloaded: list[str] = []
         self.misses = 0
+        self.answer = "model 'mimic' gave no answer: Deadline Exceeded"
 
     def infer(self, config: Any, timeout_s: float) -> None:
         self.asked.append(config)
         self.misses -= 1
         if not self.answers or self.misses >= 0:
-            raise ServerFailed("model 'mimic' gave no answer: Deadline Exceeded")
+            raise ServerFailed(self.answer)
 
     def server_is_live(self, timeout_s: float) -> bool:
         return self.live
@@ -139,6 +140,15 @@ def test_one_missed_answer_is_no_proof(running: dict[str, Started]) -> None:
     watched.probe.misses = 1
     watched.look(2.0)
     assert watched.probe.asked == ["mimic", "mimic"]
+    assert watched.probe.reloaded == []
+    assert running["mimic"].poll() is None
+
+
+def test_a_model_that_somebody_loads_again_is_not_silent(running: dict[str, Started]) -> None:
+    watched = Watched()
+    watched.probe.misses = 2
+    watched.probe.answer = "Request for unknown model: 'mimic' has no available versions"
+    watched.look(2.0)
     assert watched.probe.reloaded == []
     assert running["mimic"].poll() is None
 
