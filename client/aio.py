@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import grpc
 import grpc.aio
 from tritonclient.grpc import service_pb2_grpc
 
-from client.calls import TIMEOUT_S, dial_async, error_of
+from client.calls import CLOSE_S, TIMEOUT_S, dial_async, error_of
 from client.pulse import Pulse, watch
 from client.requests import (
     Floats,
@@ -76,12 +77,21 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
         self._done = True
         async for message in self._messages:
             self.pulse.heard(time.monotonic())
+            if message.error_message:
+                await self._read_to_end()
             chunk = self._reader.take(message, time.monotonic_ns())
             if chunk is not None:
                 self._done = False
                 return chunk
         self._reader.close()
         raise StopAsyncIteration
+
+    async def _read_to_end(self) -> None:
+        """As in `TurnStream`."""
+        with suppress(grpc.RpcError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                async for _ in self._messages:
+                    pass
 
     def cancel(self) -> None:
         """Stop the turn here and on the server; a task that waits for a chunk gets Cancelled."""

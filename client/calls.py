@@ -16,6 +16,9 @@ from python_backends.errors import (
 )
 
 TIMEOUT_S = 60.0
+CLOSE_S = 1.0
+"""How long a stream may take to be closed by the server after an error."""
+
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),

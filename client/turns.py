@@ -9,15 +9,17 @@ the server. Every call has a time-out. Whatever goes wrong is a StageError: Dead
 time-out, Cancelled after `cancel`, what the server said where it said anything.
 """
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import grpc
 from tritonclient.grpc import service_pb2_grpc
 
 from client.aio import AsyncTurnClient, AsyncTurnStream
-from client.calls import TIMEOUT_S, dial, error_of
+from client.calls import CLOSE_S, TIMEOUT_S, dial, error_of
 from client.conversation import AsyncConversation, Conversation
 from client.pulse import Pulse, Watcher
 from client.requests import (
@@ -100,12 +102,24 @@ class TurnStream(Iterator[TurnChunk]):
         self._done = True
         for message in self._call:
             self.pulse.heard(time.monotonic())
+            if message.error_message:
+                self._read_to_end()
             chunk = self._reader.take(message, time.monotonic_ns())
             if chunk is not None:
                 self._done = False
                 return chunk
         self._reader.close()
         raise StopIteration
+
+    def _read_to_end(self) -> None:
+        """Let the server close the stream, as it does right behind an error: of a stream that is
+        cut off in between it keeps the models loaded for ever."""
+        cut_off = threading.Timer(CLOSE_S, self._call.cancel)
+        cut_off.start()
+        with suppress(grpc.RpcError):
+            for _ in self._call:
+                pass
+        cut_off.cancel()
 
     def cancel(self) -> None:
         """Stop the turn here and on the server; a thread that waits for a chunk gets Cancelled."""

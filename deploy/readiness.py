@@ -32,6 +32,7 @@ PROBE_COMMAND = -1
 NATIVE_BACKENDS = frozenset({"onnxruntime", "tensorrt"})
 SEQUENCE_ID = "probe"
 LOAD_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 1.0
 CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -98,6 +99,15 @@ class Probe:
         try:
             request = service_pb2.ServerLiveRequest()
             return bool(self._stub.ServerLive(request, timeout=timeout_s).live)
+        except grpc.RpcError:
+            return False
+
+    def model_is_ready(self, name: str) -> bool:
+        """The server's own word, which is yes of a model whose process has died, and no of one that
+        is being loaded or unloaded."""
+        request = service_pb2.ModelReadyRequest(name=name)
+        try:
+            return bool(self._stub.ModelReady(request, timeout=READY_TIMEOUT_S).ready)
         except grpc.RpcError:
             return False
 

@@ -14,6 +14,7 @@ from deploy.errors import ServerFailed
 from deploy.launcher import Server
 from deploy.readiness import Probe, probing
 from deploy.stubs import Stub, kill, stubs, wait_for_an_end
+from python_backends.peer import AWAY
 
 ASK_EVERY_S: Final = 2.0
 ANSWER_TIMEOUT_S: Final = 3.0
@@ -74,12 +75,12 @@ class Watchdog:
         self._budget = RestartBudget()
         self._stubs = stubs(server.pid, server.models)
         self._asked_at = clock()
+        self._owed: set[str] = set()
+        """Models that we have unloaded and not brought back."""
 
     def wait(self, timeout_s: float) -> None:
         """Until there may be something to do."""
-        now = self._clock()
-        some = [stub for stub in self._stubs if not self._budget.rests(stub.model, now)]
-        wait_for_an_end(some, timeout_s)
+        wait_for_an_end([stub for stub in self._stubs if stub.alive], timeout_s)
 
     def look(self) -> None:
         """Reload what is dead or silent. ServerFailed when the server cannot."""
@@ -90,9 +91,20 @@ class Watchdog:
     def _dead(self) -> tuple[str, str] | None:
         now = self._clock()
         for stub in self._stubs:
-            if not stub.alive and not self._budget.rests(stub.model, now):
+            if stub.alive or self._budget.rests(stub.model, now):
+                continue
+            ours = stub.model in self._owed or self._probe.model_is_ready(stub.model)
+            if ours and not self._is_replaced(stub):
                 return stub.model, "its process has ended"
         return None
+
+    def _is_replaced(self, dead: Stub) -> bool:
+        """Somebody else has loaded the model again; the dead one is forgotten."""
+        fresh = stubs(self._server.pid, [dead.model])
+        if fresh:
+            self._stubs = [one for one in self._stubs if one is not dead and one not in fresh]
+            self._stubs += fresh
+        return bool(fresh)
 
     def _silent(self) -> tuple[str, str] | None:
         """The first model that does not answer a probe, and what came instead."""
@@ -108,12 +120,12 @@ class Watchdog:
         return None
 
     def _miss(self, model: str) -> str:
-        """Why a model did not answer; empty when it did. Once is no proof: it may have been us who
-        were stopped or starved meanwhile."""
+        """Why a model did not answer; empty when it did, or is being loaded by somebody. Once is
+        no proof: it may have been us who were stopped or starved meanwhile."""
         try:
             self._probe.infer(self._server.config(model), ANSWER_TIMEOUT_S)
         except ServerFailed as failure:
-            return str(failure)
+            return "" if AWAY.search(str(failure)) else str(failure)
         return ""
 
     def _reload(self, model: str, reason: str) -> None:
@@ -128,7 +140,9 @@ class Watchdog:
                 f"left alone for {REST_S:g} s",
             )
             return
+        self._owed.add(model)
         self._probe.reload(model)
+        self._owed.discard(model)
         self._stubs = stubs(self._server.pid, self._server.models) + self._resting()
         self._tell("reloaded", f"model {model!r} is back after {self._clock() - began:.1f} s")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from python_backends.errors import StageError, StageFailed, from_text
 from python_backends.regions import Place, Region
 
 CANCEL_TIMEOUT_S = 2.0
+AWAY = re.compile("has no available versions|unknown model|is not (ready|found)")
+"""What a server says of a model that is being loaded."""
 
 Outputs = dict[str, NDArray[Any]]
 

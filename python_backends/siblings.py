@@ -3,6 +3,7 @@
 The server itself tells nobody that one has died.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 PROC: Final = Path("/proc")
 STUB: Final = b"triton_python_backend_stub"
 PARENT_FIELD: Final = 1
+START_FIELD: Final = 19
 """Of /proc/<pid>/stat, counted behind the name."""
 
 
@@ -24,12 +26,23 @@ def stubs(server: int, models: Collection[str], proc: Path = PROC) -> list[tuple
     return found
 
 
+def started_s(pid: int, proc: Path = PROC) -> float:
+    """When a process began, as CLOCK_BOOTTIME tells it, to 10 ms; infinity if it has ended."""
+    fields = _stat(proc / str(pid))
+    return int(fields[START_FIELD]) / os.sysconf("SC_CLK_TCK") if fields else float("inf")
+
+
 def _children(parent: int, proc: Path) -> Iterator[Path]:
     for folder in proc.iterdir():
         if folder.name.isdigit():
-            fields = _read(folder / "stat").rpartition(b")")[2].split()
+            fields = _stat(folder)
             if fields and fields[0] not in b"ZX" and int(fields[PARENT_FIELD]) == parent:
                 yield folder
+
+
+def _stat(folder: Path) -> list[bytes]:
+    """What follows the name; nothing of a process that has ended meanwhile."""
+    return _read(folder / "stat").rpartition(b")")[2].split()
 
 
 def _read(path: Path) -> bytes:

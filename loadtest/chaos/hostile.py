@@ -79,6 +79,7 @@ def hostile(random: Random, advance: Callable[[int], None]) -> Found:
         "hostile_requests": float(len(told.answers)),
         "hostile_crashes": float(len(before - after) + (not alive)),
         "hostile_hangs": float(kinds["hang"]),
+        "hostile_void_batches": float(kinds["void"]),
         "hostile_wrong_codes": float(kinds["wrong"]),
         "hostile_told_secrets": float(len(leaky)),
         "hostile_good_requests": float(told.good),
@@ -97,7 +98,8 @@ def hostile(random: Random, advance: Callable[[int], None]) -> Found:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one request: "ok", "refused", "wrong" or "hang"."""
+    """What became of one request: "ok", "refused", "wrong", "hang", or "void": a batch of no rows,
+    which the server (2.51) takes and gives to nobody."""
 
     model: str
     kind: str
@@ -181,7 +183,8 @@ async def _answer(stub: Any, request: Any) -> Answer:
             error = error or message.error_message
     except grpc.RpcError as fault:
         if fault.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return Answer(request.model_name, "hang", "", sent)
+            kind = "void" if any(0 in tensor.shape[:1] for tensor in request.inputs) else "hang"
+            return Answer(request.model_name, kind, "", sent)
         error = f"{fault.code().name}: {fault.details()}"
     return Answer(request.model_name, _kind(error), error, sent)
 

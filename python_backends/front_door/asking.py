@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -10,11 +9,9 @@ from python_backends.errors import Overloaded, StageError
 from python_backends.front_door.route import Step
 from python_backends.front_door.stages import Stages
 from python_backends.front_door.walk import Deliver
-from python_backends.peer import Outputs, Peer
+from python_backends.peer import AWAY, Outputs, Peer
 
 AGAIN_S: Final = 0.05
-AWAY: Final = re.compile("has no available versions|unknown model|is not (ready|found)")
-"""What the server says of a model that is being loaded."""
 
 
 class Asking:

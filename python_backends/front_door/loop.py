@@ -9,7 +9,7 @@ from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, R
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.tensors import text
 from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
-from python_backends.front_door.asking import AWAY, Asking
+from python_backends.front_door.asking import Asking
 from python_backends.front_door.history import Histories
 from python_backends.front_door.route import Route
 from python_backends.front_door.settings import DoorSettings
@@ -17,7 +17,7 @@ from python_backends.front_door.stages import Find, Stages, of_this_server
 from python_backends.front_door.turn import Turn
 from python_backends.front_door.walk import walk
 from python_backends.ordering.exchange import history_json
-from python_backends.peer import Peer
+from python_backends.peer import AWAY, Peer
 from python_backends.scheduling.admission import Admission, Refusal
 
 POLL_S = 0.02

@@ -3,6 +3,7 @@ ends is told at once, since the server answers such a request late or never."""
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Final
 
 from python_backends.bridge import Meters
 from python_backends.errors import StageFailed
-from python_backends.siblings import stubs
+from python_backends.siblings import started_s, stubs
 
 LOOK_S: Final = 0.5
 """How often new processes are looked for while all are there; ends are told at once."""
@@ -26,13 +27,25 @@ Find = Callable[[Collection[str]], list[tuple[str, int]]]
 
 @dataclass(eq=False)
 class _Life:
-    """A process of a stage, and the tasks that wait for its answers."""
+    """A process of a stage, when it began (CLOCK_BOOTTIME), and the requests that wait for it."""
 
     model: str
     pid: int
     handle: int
-    inside: set["asyncio.Task[object]"] = field(default_factory=set)
+    started_s: float
+    inside: set["_Stay"] = field(default_factory=set)
     ended: bool = False
+
+
+@dataclass(eq=False)
+class _Stay:
+    """A request at a process, and since when. Of two processes of a stage that is loaded again,
+    which of them has it is known only when the first of them has ended."""
+
+    task: "asyncio.Task[object]"
+    life: _Life
+    since_s: float
+    told: bool = False
 
 
 def of_this_server(models: Collection[str]) -> list[tuple[str, int]]:
@@ -55,14 +68,14 @@ class Stages:
         self._find = find
         self._lives: dict[str, _Life] = {}
         self._seen = asyncio.Condition()
+        self._saying: asyncio.Task[None] | None = None
 
     async def watch(self) -> None:
         """Until cancelled."""
         try:
             while True:
                 if self._look():
-                    async with self._seen:
-                        self._seen.notify_all()
+                    await self._say_so()
                 missing = any(life.ended for life in self._lives.values())
                 await asyncio.sleep(LOOK_AGAIN_S if missing else LOOK_S)
         finally:
@@ -88,15 +101,20 @@ class Stages:
             return
         if life.ended:
             raise _ended(model)
-        life.inside.add(task)
+        stay = _Stay(task, life, time.clock_gettime(time.CLOCK_BOOTTIME))
+        life.inside.add(stay)
         try:
             yield
         except asyncio.CancelledError:
-            if life.ended and task not in life.inside and task.uncancel() == 0:
+            if stay.told and task.uncancel() == 0:
                 raise _ended(model) from None
             raise
         finally:
-            life.inside.discard(task)
+            stay.life.inside.discard(stay)
+
+    async def _say_so(self) -> None:
+        async with self._seen:
+            self._seen.notify_all()
 
     def _look(self) -> bool:
         """Whether a stage is there that was not."""
@@ -112,7 +130,7 @@ class Stages:
             if known is not None:
                 self._meters.count("restarts_total", of=model)
             self._meters.gauge("stage_up", 1, of=model)
-            life = self._lives[model] = _Life(model, pid, handle)
+            life = self._lives[model] = _Life(model, pid, handle, started_s(pid))
             asyncio.get_running_loop().add_reader(handle, self._end, life)
             found = True
         return found
@@ -123,12 +141,20 @@ class Stages:
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
 
-    @staticmethod
-    def _tell(life: _Life) -> None:
-        """Whoever is still inside waits in vain."""
+    def _tell(self, life: _Life) -> None:
+        """Whoever is still inside waits in vain, unless it came when the next process of the stage
+        was there already: a stage that is loaded again has two for a while."""
+        if self._look():
+            self._saying = asyncio.create_task(self._say_so())
+        heir = self._lives[life.model]
         inside, life.inside = life.inside, set()
-        for task in inside:
-            task.cancel()
+        for stay in inside:
+            if heir is not life and stay.since_s >= heir.started_s:
+                stay.life = heir
+                heir.inside.add(stay)
+            else:
+                stay.told = True
+                stay.task.cancel()
 
     @staticmethod
     def _release(life: _Life) -> None:

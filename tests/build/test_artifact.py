@@ -103,6 +103,7 @@ def test_the_command_line_names_the_models_it_knows(capsys: pytest.CaptureFixtur
 
 
 def test_a_graph_that_breaks_its_contract_is_never_published(folder: Path) -> None:
+    """Public case J1."""
     good = toy(folder)
     good.build()
     before = good.target.read_bytes()

@@ -131,6 +131,7 @@ def alone(engine: SlotPoolEngine, prompts: list[list[int]], end: int) -> list[li
 def test_batched_is_alone(
     engine: SlotPoolEngine, prompts: list[list[int]], end: int, alone: list[list[int]]
 ) -> None:
+    """Public case G13: rows of other lengths, and first steps of the next, in one step."""
     assert generate(engine, prompts, end) == alone
 
 
@@ -142,6 +143,7 @@ def test_staggered_and_compacted_is_alone(
     alone: list[list[int]],
     every: int,
 ) -> None:
+    """Public case G13: a first step with nothing behind it beside rows that have much."""
     assert generate(engine, prompts, end, chunk=16, every=every) == alone
 
 
@@ -154,6 +156,7 @@ def test_chunked_prefill_is_alone(
 def test_a_reused_row_forgets_its_previous_user(
     engine: SlotPoolEngine, prompts: list[list[int]], end: int, alone: list[list[int]]
 ) -> None:
+    """Public case G12."""
     secret = (prompts[3] * 4)[:200]
     generate(engine, [secret], end)
     assert generate(engine, [prompts[1]], end)[0] == alone[1]

@@ -96,7 +96,7 @@ def in_torch(module: torch.nn.Module, inputs: dict[str, Array]) -> Array:
 def test_the_condition_graph_equals_torch(
     condition: Graph, batch: int, phonemes: int, ticks: int
 ) -> None:
-    """Public case I2."""
+    """Public cases I2 and J6."""
     inputs = said(batch, phonemes, ticks)
     (found,) = condition(**inputs)
     expected = in_torch(weights.load_flow().condition, inputs)
@@ -107,7 +107,7 @@ def test_the_condition_graph_equals_torch(
     ("batch", "frames"), [(1, 1), (1, 2), (2, 33), (16, 2), (16, 101), (1, 1600)]
 )
 def test_the_velocity_graph_equals_torch(step: Graph, batch: int, frames: int) -> None:
-    """Public case I2: least, odd and most frames."""
+    """Public cases I2, J6 and J8: least, odd and most frames."""
     inputs = state(batch, frames)
     (found,) = step(**inputs)
     np.testing.assert_allclose(found, in_torch(weights.load_flow(), inputs), atol=TOLERANCE)

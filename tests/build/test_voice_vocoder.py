@@ -75,7 +75,7 @@ def by_hibari(vocoder: Vocoder, inputs: dict[str, Array]) -> Array:
 def test_the_graph_equals_torch(
     session: onnxruntime.InferenceSession, vocoder: Vocoder, batch: int, frames: int
 ) -> None:
-    """Public case I2: least, odd and most frames, context included; and batches against rows."""
+    """Public cases I2 and J6: least, odd and most frames with context; and batches against rows."""
     rows = [utterance(frames, seed) for seed in range(batch)]
     inputs = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     speech, rate = session.run(None, inputs)

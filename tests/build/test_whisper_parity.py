@@ -90,7 +90,7 @@ def cross(hidden: torch.Tensor, request: pytest.FixtureRequest) -> Context:
 def test_the_encoder_graph_gives_the_states_of_the_module(
     encoder: Encoder, batch: int, frames: int
 ) -> None:
-    """Public cases B6 and I2: half as many states as frames, rounded up."""
+    """Public cases B6, I2, J6 and J8: half as many states as frames, rounded up."""
     mel = np.random.default_rng(0).standard_normal((batch, 80, frames)).astype(np.float32)
     graph = open_graph(REPOSITORY / "asr_encoder/1/portable.onnx")
     (states,) = graph.run(["HIDDEN"], {"MEL": mel})

@@ -27,11 +27,13 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", GRAPHS, ids=name_of)
 def test_a_graph_keeps_the_contract_of_its_config(path: Path) -> None:
+    """Public cases J1 and J7."""
     contract.check(path.parents[1] / "config.pbtxt", path)
 
 
 @pytest.mark.parametrize("path", NATIVE, ids=name_of)
 def test_native_graphs_are_readable_by_stock_images(path: Path) -> None:
+    """Public case J4."""
     model = onnx.load(path)
     assert model.ir_version <= NATIVE_IR
     assert [(entry.domain, entry.version <= NATIVE_OPSET) for entry in model.opset_import] == [

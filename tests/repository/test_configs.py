@@ -123,6 +123,7 @@ def test_instances_are_explicit(name: str) -> None:
 
 @pytest.mark.parametrize("name", own())
 def test_an_own_queue_is_the_only_one(name: str) -> None:
+    """Public case F12."""
     config = configs()[name]
     assert [group.count for group in config.instance_group] == [1]
     assert config.max_batch_size == 1
@@ -130,10 +131,11 @@ def test_an_own_queue_is_the_only_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", of_backend(*NATIVE_BACKENDS))
 def test_native_models_batch_and_make_nobody_wait_for_it(name: str) -> None:
+    """Public case E10."""
     config, row = configs()[name], TABLE[name]
     assert row.batching != "own"
     assert config.max_batch_size > 1
-    assert set(parameters(name)) <= NATIVE_PARAMETERS
+    assert set(parameters(name)) == NATIVE_PARAMETERS
     assert config.default_model_filename == "model.onnx"
     oldest = config.sequence_batching.oldest
     batching = oldest if row.batching == "sequence" else config.dynamic_batching
@@ -144,7 +146,10 @@ def test_native_models_batch_and_make_nobody_wait_for_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", models())
 def test_no_feature_that_stalls_or_surprises_is_used(name: str) -> None:
-    """Queue policies and priorities stall 500 ms; the rest would hide compute or change shapes."""
+    """Public cases D3, E1, E8 and F11.
+
+    Queue policies and priorities stall 500 ms; the rest would hide compute or change shapes.
+    """
     config = configs()[name]
     dynamic = config.dynamic_batching
     assert not dynamic.HasField("default_queue_policy")
@@ -155,12 +160,14 @@ def test_no_feature_that_stalls_or_surprises_is_used(name: str) -> None:
     for repeated in ("model_warmup", "batch_input", "batch_output"):
         assert not getattr(config, repeated), repeated
     assert not config.HasField("model_metrics"), "refused by Triton 2.51"
+    assert not config.sequence_batching.iterative_sequence
     assert not any(tensor.allow_ragged_batch for tensor in config.input)
     assert not any(tensor.is_shape_tensor for tensor in [*config.input, *config.output])
 
 
 @pytest.mark.parametrize("name", folders())
 def test_every_tensor_has_a_batch_dimension_and_a_name_of_its_own(name: str) -> None:
+    """Public case D10: there is no scalar."""
     config = configs()[name]
     assert config.max_batch_size >= 1
     for tensors in (config.input, config.output):
@@ -200,9 +207,11 @@ def test_an_own_backend_exists_and_accepts_the_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", models())
 def test_every_model_that_a_parameter_names_exists(name: str) -> None:
+    """Public case F14: no stage calls a model with state, whose sequence it would have to name."""
     for key, value in parameters(name).items():
         if key.endswith("_model") or key == "ensemble":
             assert value in folders(), key
+            assert not configs()[value].HasField("sequence_batching"), key
 
 
 @pytest.mark.parametrize("name", of_backend("ar_loop"))

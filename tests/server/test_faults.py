@@ -9,15 +9,18 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tritonclient.grpc import service_pb2
 
 from deploy.stubs import stubs
 from loadtest.chaos import kills, storm
 from loadtest.chaos.caller import DOOR, Caller, Told, crowd
 from loadtest.chaos.stand import STAGES, Stand, standing
+from tests.server.asking import asking
 
 pytestmark = pytest.mark.server
 
 PEOPLE = 8
+BACK_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,10 @@ def sound(told: list[Told]) -> None:
 def test_stages_that_are_loaded_again_under_load_lose_nobody_and_not_the_server(
     stand: Stand,
 ) -> None:
-    """Two processes of a stage that shared a row of /metrics took the server down."""
+    """Public case F7.
+
+    Two processes of a stage that shared a row of /metrics took the server down.
+    """
     told: list[Told] = []
 
     async def run() -> None:
@@ -55,13 +61,14 @@ def test_stages_that_are_loaded_again_under_load_lose_nobody_and_not_the_server(
     asyncio.run(run())
     assert stand.server.alive
     sound(told)
-    assert {one.outcome for one in told} == {"ok"}
+    assert [str(one.error) for one in told if one.outcome != "ok"] == []
     assert stand.leaks_at_rest() == {}
 
 
 def test_whoever_is_inside_a_stage_that_dies_is_told_and_everybody_else_is_served(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Public case F3."""
     for name, value in {"PEOPLE": PEOPLE, "KILLS": 1, "WINDOW_S": 2.0, "WARM_UP_S": 2.0}.items():
         monkeypatch.setattr(kills, name, value)
     found = kills.kills(stand, Random(3), lambda done: None)
@@ -90,9 +97,32 @@ def test_turns_of_a_front_door_that_dies_end_at_their_callers(stand: Stand) -> N
     assert len(ended) == PEOPLE
 
 
+def test_a_shape_whose_bytes_are_too_many_to_be_counted_costs_one_process_and_not_the_server(
+    stand: Stand,
+) -> None:
+    """Public case D6: 2**62 floats are 0 bytes to this server (2.51; later ones refuse them), which
+    lets them pass, and the process dies of them before our code sees the request."""
+    told: list[Told] = []
+    before = len(stand.news)
+    request = service_pb2.ModelInferRequest(model_name=DOOR)
+    request.inputs.add(name="AUDIO", datatype="FP32", shape=[1, 2**62])
+    request.raw_input_contents.append(b"")
+    with asking(stand.address) as stub:
+        messages = list(stub.ModelStreamInfer(iter([request]), timeout=BACK_S))
+    assert [bool(one.error_message) for one in messages] == [True]
+    deadline = time.monotonic() + BACK_S
+    while "reloaded" not in {kind for _, kind, _ in stand.news[before:]}:
+        assert time.monotonic() < deadline, stand.news
+        time.sleep(0.05)
+    asyncio.run(_loaded(stand, 1.0, told))
+    sound(told)
+    assert stand.failures() == []
+
+
 def test_turns_that_nobody_waits_for_leave_nothing_behind(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Public case M1: whatever is told bears its own turn's words."""
     monkeypatch.setattr(storm, "TURNS", 60)
     monkeypatch.setattr(storm, "WARM_UP_TURNS", 8)
     found = storm.storm(stand, Random(5), lambda done: None)

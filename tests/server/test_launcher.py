@@ -124,6 +124,7 @@ def test_a_server_ends_with_a_launcher_that_is_killed(root: Path) -> None:
 
 
 def test_the_next_start_cleans_up_after_a_killed_server(root: Path) -> None:
+    """Public case F1."""
     launcher, pid, prefix = launched(root)
     stub = next(found for found in servers_naming(prefix) if found != pid)
     os.kill(stub, signal.SIGSTOP)
@@ -138,6 +139,7 @@ def test_the_next_start_cleans_up_after_a_killed_server(root: Path) -> None:
 
 
 def test_a_model_whose_stub_died_is_noticed_and_comes_back(root: Path) -> None:
+    """Public case F3."""
     with Server(settings(root, exit_timeout_s=1)) as server:
         prefix = server.shared_memory_prefix
         stub = next(found for found in servers_naming(prefix) if found != server.pid)
@@ -164,6 +166,8 @@ def test_a_model_whose_first_inference_fails_is_named(root: Path) -> None:
 
 
 def test_two_servers_start_and_run_at_once_from_async_code(root: Path) -> None:
+    """Public case F13."""
+
     async def said(voice: str) -> tuple[str, str]:
         async with Server(settings(root, overrides={"say": {"voice": voice}})) as server:
             return await asyncio.to_thread(ask, server, "hello"), server.shared_memory_prefix

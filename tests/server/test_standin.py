@@ -1,12 +1,14 @@
 """The onnxruntime stand-in: batches, shapes, bad requests, implicit state, threads, refusals."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -21,7 +23,9 @@ from tests.server import tiny
 pytestmark = pytest.mark.server
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 MEET = "dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 500000 }"
-SEQUENCES = """sequence_batching { oldest { max_candidate_sequences: 4 } state [ {
+IDLE_S = 1.0
+SEQUENCES = """sequence_batching { max_sequence_idle_microseconds: 1000000
+  oldest { max_candidate_sequences: 4 } state [ {
   input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_FP32 dims: [ 1 ]
   initial_state: { name: "zero" data_type: TYPE_FP32 dims: [ 1 ] zero_data: true } } ] }"""
 
@@ -156,6 +160,7 @@ def test_different_shapes_in_one_execution_are_answered_each(
 
 
 def test_one_bad_request_fails_alone(client: InferenceServerClient) -> None:
+    """Public case F4."""
     answers = all_at_once(client, "squares", [tensor([[n]], "INT64") for n in (2, 99, 3, 4)])
     assert [answers[index].tolist() for index in (0, 2, 3)] == [[[4.0]], [[9.0]], [[16.0]]]
     assert isinstance(answers[1], InferenceServerException)
@@ -190,7 +195,49 @@ def test_a_sequence_that_starts_again_begins_at_zero(client: InferenceServerClie
     assert [add(1, start=True), add(1, start=False), add(5, start=True)] == [1, 2, 5]
 
 
+def add(
+    client: InferenceServerClient, sequence: int, *, start: bool = False, end: bool = False
+) -> Any:
+    """The sum of a sequence to which 1 is added."""
+    flags = {"sequence_start": start, "sequence_end": end}
+    result = client.infer("accumulate", [tensor([[1]])], sequence_id=sequence, **flags)
+    return result.as_numpy("Y").item()
+
+
+def test_a_sequence_that_is_over_or_was_idle_too_long_is_refused(
+    client: InferenceServerClient,
+) -> None:
+    """Public case E5: behind its end, without a start, after a rest; each time at once."""
+    assert [add(client, 21, start=True), add(client, 21, end=True)] == [1, 2]
+    for sequence in (21, 22):
+        with pytest.raises(InferenceServerException, match="START"):
+            add(client, sequence)
+    add(client, 23, start=True)
+    time.sleep(2 * IDLE_S)
+    with pytest.raises(InferenceServerException, match="START"):
+        add(client, 23)
+    assert add(client, 23, start=True, end=True) == 1
+
+
+def test_places_of_abandoned_sequences_are_used_again(
+    server: Server, client: InferenceServerClient
+) -> None:
+    """Public case E7: twice as many as there is room for leave without an end, and as many come;
+    in between the server rests."""
+    for sequence in range(100, 108):
+        add(client, sequence, start=True)
+    time.sleep(2 * IDLE_S)
+    process = psutil.Process(server.pid)
+    before_s = sum(process.cpu_times()[:2])
+    time.sleep(IDLE_S)
+    assert sum(process.cpu_times()[:2]) - before_s < IDLE_S / 2
+    for sequence in range(200, 208):
+        assert add(client, sequence, start=True) == 1
+    assert [add(client, n, end=True) for n in (206, 207)] == [2, 2]
+
+
 def test_thread_counts_are_honoured(server: Server) -> None:
+    """Public case E10."""
     stubs = {
         words[8].removesuffix("_0_0"): pid
         for pid in servers_naming(server.shared_memory_prefix)
@@ -213,6 +260,7 @@ def stub_rss_mb(server: Server, model: str) -> float:
 def test_memory_reaches_a_plateau_under_random_shapes(
     server: Server, client: InferenceServerClient
 ) -> None:
+    """Public case E11."""
     lengths = np.random.default_rng(0).integers(1, 100_000, 3000)
     sizes = []
     for number, length in enumerate(lengths):
@@ -234,5 +282,6 @@ def test_memory_reaches_a_plateau_under_random_shapes(
 def test_what_cannot_be_served_is_refused_at_load_with_the_reason(
     server: Server, client: InferenceServerClient, model: str, reason: str
 ) -> None:
+    """Public cases J1, J2 and J7."""
     with pytest.raises(InferenceServerException, match=reason):
         client.load_model(model, headers=dict(server.access.metadata))

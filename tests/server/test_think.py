@@ -48,6 +48,7 @@ def gauge(server: Server, name: str) -> float:
 
 @pytest.mark.parametrize("heard", ["", "   ", "\n\t"])
 def test_nothing_heard_is_answered_alone_while_others_generate(stub: Ask, heard: str) -> None:
+    """Public case G1."""
     alone = [ask(stub, one) for one in ASKS]
     with ThreadPoolExecutor(4) as pool:
         others = [pool.submit(ask, stub, one, f"other-{n}") for n, one in enumerate(ASKS)]
@@ -58,6 +59,7 @@ def test_nothing_heard_is_answered_alone_while_others_generate(stub: Ask, heard:
 
 @pytest.mark.parametrize("words", [400, 5000, 200_000])
 def test_more_than_the_context_holds_is_refused_alone(stub: Ask, words: int) -> None:
+    """Public case G3."""
     with ThreadPoolExecutor(2) as pool:
         other = pool.submit(ask, stub, ORDER, "other")
         long = ask(stub, "cheeseburger " * words, "long")
@@ -99,6 +101,7 @@ def test_a_history_longer_than_the_context_is_cut_at_its_oldest_end(stub: Ask) -
     ],
 )
 def test_a_parameter_out_of_range_is_refused_by_name(stub: Ask, name: str, value: Any) -> None:
+    """Public cases G4 and G5."""
     said = ask(stub, ORDER, **{name: value})
     assert "code=INVALID_INPUT" in said.error
     assert name in said.error
@@ -166,6 +169,7 @@ def test_a_session_id_that_is_a_text_of_its_own_is_refused(stub: Ask) -> None:
 
 
 def test_after_a_hundred_callers_have_left_every_slot_is_free(server: Server, stub: Ask) -> None:
+    """Public case G10."""
     before = told(server, "steps_total")
     for crowd in range(5):
         calls = [

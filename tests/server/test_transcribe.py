@@ -98,7 +98,7 @@ def test_concurrent_recordings_share_encoder_passes(client: TurnClient) -> None:
 
 
 def test_sound_without_samples_is_refused(client: TurnClient) -> None:
-    """Public case A1, its length 0."""
+    """Public cases A1 (its length 0) and D4."""
     with pytest.raises(InvalidInput, match="no samples"):
         client.transcribe(np.zeros(0, np.float32))
 

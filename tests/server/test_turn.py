@@ -214,6 +214,7 @@ def test_a_cancel_at_any_time_stops_every_stage(
 
 
 def test_a_vanished_client_stops_every_stage(served: Served) -> None:
+    """Public case E3."""
     code = (
         "import sys, time; from client import audio; from client.turns import TurnClient\n"
         "turn = TurnClient(sys.argv[1]).turn(audio.read(sys.argv[2]))\n"

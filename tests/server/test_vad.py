@@ -80,5 +80,6 @@ def test_interleaved_sequences_do_not_hear_each_other(
 
 
 def test_a_window_without_a_start_is_refused(client: triton.InferenceServerClient) -> None:
+    """Public case E5."""
     with pytest.raises(InferenceServerException, match="START"):
         ask(client, np.zeros((1, WINDOW), np.float32), 99)

@@ -42,6 +42,7 @@ def test_callers_with_the_fewest_at_work_go_first_then_the_earliest_deadline() -
 
 
 def test_a_full_queue_refuses_and_says_when_one_will_have_left() -> None:
+    """Public cases E1 and E9."""
     some = admission(most_open=2, most_waiting=2)
     for item in "abcd":
         some.offer(item, 0.0, caller=item)
@@ -102,6 +103,7 @@ def test_a_draining_door_serves_who_is_here_and_nobody_else() -> None:
 
 
 def test_who_waits_beyond_the_deadline_leaves() -> None:
+    """Public case E1."""
     some = admission(most_open=1)
     for item, deadline_s in (("a", 9.0), ("b", 1.0), ("c", 3.0)):
         some.offer(item, 0.0, caller=item, deadline_s=deadline_s)

@@ -217,6 +217,7 @@ def test_a_sequence_ends_at_its_limit(bench: Bench) -> None:
 
 
 def test_a_cancelled_turn_leaves_within_one_step_and_the_others_go_on(bench: Bench) -> None:
+    """Public cases E3 and G10."""
     bench.arrive([1], goal=8, turn="stays")
     bench.arrive([2], goal=9, turn="goes")
     for _ in range(3):
@@ -246,6 +247,7 @@ def test_a_caller_that_vanished_frees_its_slot(
 def test_a_turn_whose_time_is_over_frees_its_slot(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Public case E3."""
     monkeypatch.setattr("python_backends.ar_loop.loop.LOOK_S", 0.0)
     bench.arrive([1], goal=1000, deadline_ms=5)
     bench.arrive([2], goal=1003)
@@ -292,6 +294,7 @@ def test_a_failed_command_ends_its_rows_and_the_waiting_are_served_afterwards(
 
 
 def test_more_than_may_wait_are_refused_with_a_time_to_come_back(bench: Bench) -> None:
+    """Public cases E1 and E9."""
     for index in range(6):
         bench.arrive([1], goal=3, turn=f"t{index}")
     bench.step()
@@ -479,6 +482,7 @@ def test_nothing_is_followed_up_for_a_request_that_failed_in_the_same_step(bench
 
 
 def test_a_prompt_that_no_row_holds_fails_alone(bench: Bench) -> None:
+    """Public case G3."""
     bench.arrive([1], goal=3, turn="fits")
     bench.arrive([1] * 32, goal=3, turn="too long")
     bench.run()

@@ -142,7 +142,7 @@ def test_a_streamed_wav_of_sixty_one_seconds_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [20 * 60 * 88_200, *STREAMED_SIZES])
 def test_twenty_minutes_are_refused_before_they_are_read(tmp_path: Path, size: int) -> None:
-    """Public case A6; the file is a hole behind a header, whatever size that states."""
+    """Public cases A6 and D6; the file is a hole behind a header, whatever size that states."""
     path, most_bytes = tmp_path / "a.wav", 16 << 20
     soundfile.write(path, np.zeros(1, np.float32), 44_100)
     head = path.stat().st_size - 2

@@ -222,6 +222,7 @@ def test_wrong_parameters_are_answered_and_never_reach_the_loop() -> None:
 
 
 def test_one_bad_request_does_not_harm_the_others_of_its_batch() -> None:
+    """Public cases F4 and F5."""
     stage = Stage()
     with serving(stage):
         batch = [
@@ -282,6 +283,7 @@ def test_a_stage_that_cannot_come_back_refuses_instead_of_hanging() -> None:
 
 
 def test_a_failing_loop_under_many_callers_answers_each_of_them_once() -> None:
+    """Public case F5."""
     stage = Stage()
     senders: list[fakes.InferenceResponseSender] = []
     with serving(stage) as ask:
@@ -325,6 +327,7 @@ class Doubler(PlainBackend):
 
 
 def test_a_plain_model_answers_each_request_of_a_batch_by_itself() -> None:
+    """Public case F5."""
     model = Doubler()
     model.initialize(fakes.model_args("vad", {}))
     half, missing, broken = model.execute(

@@ -70,6 +70,7 @@ def test_settings_without_fields_accept_no_parameters() -> None:
 
 @pytest.mark.parametrize("instances", [0, 2])
 def test_any_number_of_instances_but_one_is_refused(instances: int) -> None:
+    """Public case F12."""
     with pytest.raises(ValueError, match="instance_group count must be 1"):
         ModelConfig.from_args(fakes.model_args("think", {}, instances=instances))
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import deserialize_bytes_tensor
 
+from client.requests import turn_request
 from client.turns import (
     AsyncConversation,
     AsyncTurnClient,
@@ -84,6 +86,7 @@ def test_chunks_come_in_order_with_text_on_the_first_of_each_piece(speak: Speak)
 
 @either
 def test_the_end_marker_may_ride_on_the_last_chunk(speak: Speak) -> None:
+    """Public case F8."""
     assert len(speak(lambda request, _: iter([chunk(request, 0, 0, 3, final=True)]))) == 1
 
 
@@ -112,6 +115,8 @@ def test_a_piece_without_sound_has_none_whatever_speech_says(speak: Speak) -> No
 def test_a_chunk_out_of_place_breaks_the_turn(
     speak: Speak, places: list[tuple[int, int, int]], reason: str
 ) -> None:
+    """Public case F10."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         yield from (chunk(request, *place) for place in places)
         yield end(request)
@@ -128,6 +133,8 @@ def test_a_stream_without_end_marker_is_broken(speak: Speak) -> None:
 
 @either
 def test_a_second_end_marker_is_refused(speak: Speak) -> None:
+    """Public case F8."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         yield chunk(request, 0, 0, 3)
         yield end(request)
@@ -139,6 +146,8 @@ def test_a_second_end_marker_is_refused(speak: Speak) -> None:
 
 @either
 def test_a_message_of_another_turn_is_refused(speak: Speak) -> None:
+    """Public case M1."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         request.id = "someone-else"
         yield end(request)
@@ -198,6 +207,35 @@ def test_an_error_of_foreign_origin_names_the_turn(speak: Speak) -> None:
     with pytest.raises(StageFailed, match="Stub process is not healthy") as caught:
         speak(lambda request, _: iter([failure(request, "Stub process is not healthy.")]))
     assert len(caught.value.turn) == 32
+
+
+@either
+def test_after_an_error_the_server_closes_the_stream_and_not_the_client(speak: Speak) -> None:
+    """Cut off in between, the server (2.51) would keep the models of the request loaded."""
+    open_behind_it = []
+
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        yield failure(request, "[tristage code=OVERLOADED stage=think] full")
+        time.sleep(0.1)
+        open_behind_it.append(context.is_active())
+
+    with pytest.raises(Overloaded):
+        speak(script)
+    assert open_behind_it == [True]
+
+
+@either
+def test_an_error_is_told_although_the_server_keeps_the_stream_open(speak: Speak) -> None:
+    gone = threading.Event()
+
+    def script(request: Any, context: Any) -> Iterator[Message]:
+        context.add_callback(gone.set)
+        yield failure(request, "[tristage code=OVERLOADED stage=think] full")
+        gone.wait(2 * WAIT_S)
+
+    with pytest.raises(Overloaded):
+        speak(script)
+    assert gone.wait(WAIT_S)
 
 
 @either
@@ -341,6 +379,7 @@ def test_what_a_stage_tells_beside_its_times_stays_with_the_event() -> None:
 
 
 def test_one_client_serves_eight_threads() -> None:
+    """Public case L1."""
     with (
         serving(two_pieces) as (_, address),
         TurnClient(address) as client,
@@ -352,6 +391,30 @@ def test_one_client_serves_eight_threads() -> None:
     ] * 24
 
 
+def test_a_client_may_be_dropped_in_another_thread_than_its_own() -> None:
+    """Public case L1: with a stream that has been read in part."""
+    with serving(one_chunk_then_silence) as (fake, address):
+        mine = [client := TurnClient(address), stream := client.turn(AUDIO)]
+        next(stream)
+        del client, stream
+
+        def drop() -> None:
+            mine.clear()
+            gc.collect()
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+        thread.join()
+        assert fake.gone.acquire(timeout=WAIT_S)
+
+
+def test_no_samples_are_sent_as_a_tensor_of_none() -> None:
+    """Public case L8: not left out of the request."""
+    request = turn_request(AUDIO[:0], (), turn_id=None, session_id=None, options=None)
+    assert [(one.name, list(one.shape)) for one in request.inputs] == [("AUDIO", [1, 0])]
+    assert list(request.raw_input_contents) == [b""]
+
+
 def test_audio_of_two_dimensions_is_refused_before_it_is_sent() -> None:
     with (
         TurnClient("127.0.0.1:1") as client,
@@ -361,6 +424,8 @@ def test_audio_of_two_dimensions_is_refused_before_it_is_sent() -> None:
 
 
 def test_ten_megabytes_pass_in_both_directions() -> None:
+    """Public case D8."""
+
     def script(request: Any, context: Any) -> Iterator[Message]:
         long = np.zeros((1, 2_500_000), np.float32)
         tensors = {"SPEECH": long, "SAMPLE_RATE": np.full((1, 1), 24_000, np.int32)}
@@ -461,6 +526,7 @@ def test_a_conversation_passes_on_what_was_heard_and_answered() -> None:
 
 
 def test_a_conversation_remembers_only_the_pieces_that_arrived() -> None:
+    """Public case M1."""
     with serving(one_chunk_then_silence) as (fake, address), TurnClient(address) as client:
         conversation = Conversation(client)
         for _ in conversation.turn(AUDIO):

@@ -120,6 +120,7 @@ class Schedule:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> None:
+    """Public case G15: 30 000 steps."""
     random = Random(seed)
     slots, capacity = random.choice([(1, 8), (2, 12), (5, 24), (8, 40)])
     schedule = Schedule(
@@ -198,7 +199,10 @@ def test_after_a_failed_command_those_who_wait_still_have_their_turn() -> None:
 
 
 def test_a_row_is_filled_to_its_last_token() -> None:
-    """512 phonemes after a prompt of one token fit a row of 512: the last draw is not written."""
+    """Public case G3.
+
+    512 phonemes after a prompt of one token fit a row of 512: the last draw is not written.
+    """
     batch: ContinuousBatch[str] = ContinuousBatch(slots=1, capacity=512, prefill_chunk=1)
     member = Member("long", prompt=1, max_new=600)
     batch.join(member)
@@ -212,6 +216,7 @@ def test_a_row_is_filled_to_its_last_token() -> None:
 
 @pytest.mark.parametrize("prompt", [0, -1, 8, 9])
 def test_a_prompt_that_fits_no_row_is_refused(prompt: int) -> None:
+    """Public case G3."""
     batch: ContinuousBatch[str] = ContinuousBatch(slots=1, capacity=8, prefill_chunk=8)
     with pytest.raises(ValueError, match="1 to 7 fit"):
         batch.join(Member("x", prompt=prompt, max_new=1))

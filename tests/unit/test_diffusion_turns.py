@@ -100,7 +100,7 @@ def test_a_bad_member_fails_alone_and_is_never_silent(
 
 
 def test_a_decoder_that_gives_no_frames_fails_that_piece_alone(stage: Stage) -> None:
-    """Public case H9."""
+    """Public cases D4 and H9."""
 
     def without_frames(request: InferenceRequest) -> InferenceResponse:
         given = request.values()

@@ -291,6 +291,7 @@ def test_a_server_that_cannot_be_reached_is_an_error() -> None:
 
 
 def test_one_turn_may_wait_for_a_place_and_one_more_is_refused_with_a_reason() -> None:
+    """Public case E9."""
     with opened(one_chunk_then_silence) as (fake, inbox):
         held = [arrive(inbox, f"t{n}") for n in range(2)]
         for _ in held:
@@ -308,6 +309,7 @@ def test_one_turn_may_wait_for_a_place_and_one_more_is_refused_with_a_reason() -
 
 
 def test_a_turn_that_waits_can_be_cancelled_and_its_deadline_holds() -> None:
+    """Public case E1."""
     with opened(one_chunk_then_silence, replace(SETTINGS, max_turns=1, max_waiting=3)) as (_, door):
         first = arrive(door, "first")
         hasty, mine, gone = (

@@ -231,6 +231,46 @@ def sleeper() -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
         process.wait()
 
 
+def test_a_request_that_came_while_two_processes_were_there_is_not_told_of_the_end_of_the_first(
+    sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public case F7: a stage that is loaded again takes requests while its old process ends."""
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    alive = [sleeper()]
+
+    async def run() -> None:
+        stages = Stages(["think"], lambda models: [("think", p.pid) for p in alive])
+        told: list[int] = []
+
+        async def inside(number: int) -> None:
+            try:
+                async with stages.inside("think"):
+                    await asyncio.sleep(fakes.WAIT_S)
+            except StageError:
+                told.append(number)
+
+        watcher = asyncio.create_task(stages.watch())
+        await asyncio.sleep(0.05)
+        early = asyncio.create_task(inside(1))
+        await asyncio.sleep(0.05)
+        alive.append(sleeper())
+        await asyncio.sleep(0.05)
+        late = asyncio.create_task(inside(2))
+        await asyncio.sleep(0.05)
+        alive.pop(0).kill()
+        await asyncio.wait_for(early, fakes.WAIT_S)
+        await asyncio.sleep(0.05)
+        assert told == [1]
+        assert stages.is_up("think")
+        alive.pop().kill()
+        await asyncio.wait_for(late, fakes.WAIT_S)
+        assert told == [1, 2]
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+    asyncio.run(run())
+
+
 def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_next(
     sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:

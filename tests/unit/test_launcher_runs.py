@@ -64,6 +64,7 @@ def test_only_servers_and_stubs_count_as_leftovers() -> None:
 
 
 def test_every_run_has_a_prefix_and_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Public case F13."""
     one, other = runs.open_run(tmp_path), runs.open_run(tmp_path)
     assert one[0] != other[0]
     assert one[1] != other[1]

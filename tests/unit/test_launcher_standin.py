@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from deploy.standins.onnxruntime.batching import Arrays, SequenceStates, run_alone, run_together
 from deploy.standins.onnxruntime.native_graph import Graph, GraphRefused, header
@@ -60,6 +60,7 @@ def test_each_shape_is_a_call_of_its_own() -> None:
 
 
 def test_only_the_bad_request_of_a_batch_fails() -> None:
+    """Public cases F4 and F5."""
     run = Doubler()
     answers = run_together(run, feeds([[1]], [[-2]], [[3]]))
     assert isinstance(answers[1], ValueError)
@@ -130,6 +131,7 @@ def test_a_graph_runs_by_the_names_of_its_outputs(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_graph_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    """Public case J2."""
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     with pytest.raises(GraphRefused, match=reason):
@@ -141,10 +143,23 @@ def test_a_missing_graph_says_how_to_build_it(tmp_path: Path) -> None:
         Graph(tmp_path / "1" / "model.onnx", CONFIG)
 
 
+def test_a_graph_whose_weights_lie_in_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
+    """Public case J4."""
+    path = graph(tmp_path / "model.onnx")
+    model = onnx.load(path)
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(1000, np.float32), "W"))
+    model.graph.node[0].CopyFrom(helper.make_node("Add", ["X", "W"], ["Y"]))
+    onnx.save(model, path, save_as_external_data=True, location="model.data", size_threshold=0)
+    (tmp_path / "model.data").unlink()
+    with pytest.raises(GraphRefused, match=r"model\.data"):
+        Graph(path, CONFIG)
+
+
 @pytest.mark.parametrize(("opset", "ir"), [(99, 9), (18, 99)])
 def test_a_graph_too_new_for_the_native_backend_is_refused(
     tmp_path: Path, opset: int, ir: int
 ) -> None:
+    """Public case J4."""
     with pytest.raises(GraphRefused, match=rf"IR version {ir} and opset {opset}; .* 9 and 18"):
         Graph(graph(tmp_path / "model.onnx", opset=opset, ir=ir), CONFIG)
 
@@ -160,11 +175,13 @@ def test_a_graph_too_new_for_the_native_backend_is_refused(
 def test_shapes_that_do_not_fit_the_config_are_listed(
     tmp_path: Path, shape: list[Any], dims: list[int], difference: str
 ) -> None:
+    """Public cases J1 and J7."""
     with pytest.raises(GraphRefused, match=difference):
         Graph(graph(tmp_path / "model.onnx", shape=shape), CONFIG)
 
 
 def test_names_that_do_not_fit_the_config_are_listed(tmp_path: Path) -> None:
+    """Public case J7."""
     config = {**CONFIG, "output": [{"name": "Z", "data_type": "TYPE_FP32", "dims": [-1]}]}
     with pytest.raises(GraphRefused, match=r"(?s)Y: in the graph, not .*Z: in config\.pbtxt, not"):
         Graph(graph(tmp_path / "model.onnx"), config)

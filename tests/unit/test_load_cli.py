@@ -9,6 +9,7 @@ from loadtest.load.fake_server import Script, serving
 def test_a_run_is_made_and_summed_up_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Public case L7: the command of loadtest/README.md."""
     monkeypatch.chdir(tmp_path)
     Path("trace.csv").write_text("0.1\n0.2\n9\n")
     with serving(Script(chunks=2, first_s=0.01, gap_s=0.01)) as address:

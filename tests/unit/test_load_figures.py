@@ -43,6 +43,7 @@ def refused(start_s: float) -> Turn:
 
 
 def test_fast_failures_do_not_improve_the_percentiles() -> None:
+    """Public case L5."""
     turns = [answered(10 + at / 10, 2.0 + at / 100) for at in range(40)]
     alone = Summary.of(FACTS, turns)
     beside = Summary.of(FACTS, turns + [refused(10 + at / 10) for at in range(10)])
@@ -53,12 +54,14 @@ def test_fast_failures_do_not_improve_the_percentiles() -> None:
 
 
 def test_first_audio_and_the_whole_answer_are_both_told() -> None:
+    """Public case L4."""
     summary = Summary.of(FACTS, [answered(12, 2.0)])
     assert summary.first_audio_s[0.5] == 0.5
     assert summary.total_s[0.5] == 2.0
 
 
 def test_real_time_is_measured_against_the_sound_that_came() -> None:
+    """Public case L9."""
     assert Summary.of(FACTS, [answered(12, 3.0)]).rtf[0.5] == 1.5
 
 

@@ -158,6 +158,7 @@ def test_whoever_starts_a_run_stays_unpatched() -> None:
 
 
 def test_locust_runs_the_same_people_headless_and_ends_by_itself(quick: str) -> None:
+    """Public case L2."""
     command = [sys.executable, "-m", "locust", "-f", "loadtest/load/locustfile.py"]
     load = ["SpokenTurnUser", "--headless", "-u", "20", "-r", "20", "-t", "2s", "--only-summary"]
     target = ["--host", quick, "--model", "emu_turn"]

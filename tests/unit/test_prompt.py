@@ -130,6 +130,7 @@ def test_answers_before_the_first_question_are_an_exchange_of_their_own() -> Non
 
 
 def test_an_utterance_that_fits_nowhere_is_refused_with_the_figures() -> None:
+    """Public case G3."""
     with pytest.raises(InvalidInput, match=r"needs 100 tokens; at most \d+ fit"):
         prompt_tokens(conversation(2), "word " * 100, words, limit=130)
 

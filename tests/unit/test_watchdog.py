@@ -53,21 +53,28 @@ class Probe:
     """A server that answers, unless it is told otherwise."""
 
     def __init__(self) -> None:
-        self.live = self.answers = True
+        self.live = self.answers = self.ready = True
+        self.refuses = False
         self.asked: list[Any] = []
         self.reloaded: list[str] = []
         self.misses = 0
+        self.answer = "model 'mimic' gave no answer: Deadline Exceeded"
 
     def infer(self, config: Any, timeout_s: float) -> None:
         self.asked.append(config)
         self.misses -= 1
         if not self.answers or self.misses >= 0:
-            raise ServerFailed("model 'mimic' gave no answer: Deadline Exceeded")
+            raise ServerFailed(self.answer)
+
+    def model_is_ready(self, name: str) -> bool:
+        return self.ready
 
     def server_is_live(self, timeout_s: float) -> bool:
         return self.live
 
     def reload(self, model: str) -> None:
+        if self.refuses:
+            raise ServerFailed(f"model {model!r} was not reloaded")
         self.reloaded.append(model)
         self.answers = True
 
@@ -123,6 +130,7 @@ def test_stages_are_asked_every_two_seconds(running: dict[str, Started]) -> None
 def test_a_stub_that_hangs_is_killed_before_its_model_is_loaded_again(
     running: dict[str, Started],
 ) -> None:
+    """Public case F3."""
     watched = Watched()
     running["mimic"].send_signal(signal.SIGSTOP)
     watched.probe.answers = False
@@ -140,6 +148,52 @@ def test_one_missed_answer_is_no_proof(running: dict[str, Started]) -> None:
     assert watched.probe.asked == ["mimic", "mimic"]
     assert watched.probe.reloaded == []
     assert running["mimic"].poll() is None
+
+
+def test_a_model_that_somebody_loads_again_is_not_silent(running: dict[str, Started]) -> None:
+    watched = Watched()
+    watched.probe.misses = 2
+    watched.probe.answer = "Request for unknown model: 'mimic' has no available versions"
+    watched.look(2.0)
+    assert watched.probe.reloaded == []
+    assert running["mimic"].poll() is None
+
+
+def test_a_model_that_somebody_else_unloads_or_loads_again_is_left_to_them(
+    running: dict[str, Started], tmp_path: Path
+) -> None:
+    watched = Watched()
+    watched.probe.ready = False
+    ended(running["mimic_step"])
+    watched.look(0.1)
+    watched.probe.ready = True
+    running["mimic_step"].wait()
+    again = subprocess.Popen(
+        [tmp_path / STUB.decode(), "-I", "-S", "-c", SLEEP, "/shm", "mimic_step_0_0"]
+    )
+    running["again"] = again
+    deadline = time.monotonic() + PATIENCE_S
+    while again.pid not in {one.pid for one in stubs(os.getpid(), Server.models)}:
+        assert time.monotonic() < deadline
+    watched.look(0.2)
+    assert watched.probe.reloaded == []
+    assert again.poll() is None
+    ended(again)
+    watched.look(0.3)
+    assert watched.probe.reloaded == ["mimic_step"]
+
+
+def test_a_model_that_could_not_be_loaded_again_is_tried_again(
+    running: dict[str, Started],
+) -> None:
+    watched = Watched()
+    ended(running["mimic_step"])
+    watched.probe.refuses = True
+    with pytest.raises(ServerFailed, match="not reloaded"):
+        watched.look(0.1)
+    watched.probe.ready = watched.probe.refuses = False
+    watched.look(0.2)
+    assert watched.probe.reloaded == ["mimic_step"]
 
 
 def test_stubs_of_a_server_that_is_gone_are_left_to_its_restart(
@@ -160,6 +214,7 @@ def test_a_process_that_has_gone_has_no_stubs() -> None:
 
 
 def test_the_end_of_a_stub_is_noticed_at_once(running: dict[str, Started]) -> None:
+    """Public case F3."""
     some = stubs(os.getpid(), Server.models)
     assert not wait_for_an_end(some, 0.01)
     threading.Timer(0.05, running["mimic"].kill).start()
