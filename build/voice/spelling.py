@@ -2,9 +2,12 @@
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Final
+
+import jiwer
 
 from client.wer import words
 from python_backends.spoken import Phonemizer
@@ -42,7 +45,31 @@ def respelt(heard: str, said: str) -> str:
         word = found[0].lower()
         return found[0] if word in known else by_sound.get(_sounds(word), found[0])
 
-    return _WORD.sub(spelling, heard)
+    return _in_its_place(_WORD.sub(spelling, heard), said)
+
+
+def _in_its_place(heard: str, said: str) -> str:
+    """Where words of the same sound have been said ("two ... to go"), the one that was said there
+    for another of them."""
+    expected, got = words(said), words(heard)
+    if not _twins(expected).intersection(got):
+        return heard
+    for chunk in jiwer.process_words(" ".join(expected), " ".join(got)).alignments[0]:
+        if chunk.type != "substitute":
+            continue
+        for place in range(chunk.hyp_end_idx - chunk.hyp_start_idx):
+            right = expected[chunk.ref_start_idx + place]
+            if _sounds(right) == _sounds(got[chunk.hyp_start_idx + place]):
+                got[chunk.hyp_start_idx + place] = right
+    return " ".join(got)
+
+
+def _twins(spoken: Sequence[str]) -> set[str]:
+    """Words that sound like another of them."""
+    by_sound: dict[tuple[int, ...], set[str]] = {}
+    for word in spoken:
+        by_sound.setdefault(_sounds(word), set()).add(word)
+    return {word for alike in by_sound.values() if len(alike) > 1 for word in alike}
 
 
 @cache

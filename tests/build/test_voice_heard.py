@@ -23,6 +23,10 @@ def test_other_spellings_of_the_same_sounds_are_no_errors() -> None:
     assert respelt("Sorry about the weight, two.", "Sorry about the wait, too.") == (
         "Sorry about the wait, too."
     )
+    assert respelt("Can I get to wraps to go, too?", "Can I get two wraps to go, too?") == (
+        "can i get two wraps to go too"
+    )
+    assert respelt("Two go.", "Two to go.") == "two go"
     assert respelt("It doesn't matter.", "A dozen kinds.") == "It doesn't matter."
     assert respelt("Dr. Chen is in.", "Dr. Chen is in.") == "Dr. Chen is in."
 
