@@ -56,7 +56,7 @@ eval: $(DEV_INSTALLED) ## how well our weights speak and take orders: out/eval.j
 	@$(PY) -m build
 	@$(PY) -m build.evaluate $(ARGS)
 
-train: $(DEV_INSTALLED) ## our own small weights, from nothing (an hour and a half on 2 cores; resumes)
+train: $(DEV_INSTALLED) ## our own small weights, from nothing (two hours and a quarter on 2 cores; resumes)
 	@$(PY) -m build train $(ARGS)
 
 bench-turn: $(DEV_INSTALLED) ## what streaming buys: out/bench/turn.json
