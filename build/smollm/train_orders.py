@@ -275,7 +275,7 @@ def remaining_steps(
     key, done = _fingerprint(recipe), 0
     if path.exists():
         saved = torch.load(path, weights_only=True)
-        if saved["key"] == key and _goes_on(saved["step"], saved["steps"], recipe):
+        if saved.get("key") == key and _goes_on(saved["step"], saved["steps"], recipe):
             model.load_state_dict(saved["adapters"], strict=False)
             optimizer.load_state_dict(saved["optimizer"])
             curve += saved["curve"]

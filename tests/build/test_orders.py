@@ -250,6 +250,17 @@ def test_training_resumes_from_its_last_checkpoint(
     assert next(shorter) == 0
 
 
+def test_a_checkpoint_of_an_older_layout_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    torch.save({"step": 10, "recipe": "of old"}, tmp_path / "checkpoints" / "orders.pt")
+    model = Llama(TINY)
+    optimizer = torch.optim.AdamW(lora.attach(model))
+    assert next(remaining_steps(Recipe(steps=13), model, optimizer, [])) == 0
+
+
 @pytest.mark.parametrize(("steps", "first"), [(40, 10), (25, 10), (13, 0)])
 def test_a_longer_training_goes_on_from_the_constant_part_of_a_shorter_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, first: int
