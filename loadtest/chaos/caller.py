@@ -147,11 +147,6 @@ async def crowd(caller: Caller, people: int, until_s: float, found: list[Told]) 
     await asyncio.gather(*(person() for _ in range(people)))
 
 
-def share(found: Sequence[Told], outcome: str) -> float:
-    """Of all, those with this outcome."""
-    return sum(one.outcome == outcome for one in found) / max(1, len(found))
-
-
 def percentile(values: Sequence[float], q: float) -> float:
     """0 of none."""
     return float(np.percentile(values, q)) if len(values) else 0.0

@@ -24,7 +24,6 @@ WINDOW_S: Final = 4.0
 STOP_WINDOW_S: Final = 14.0
 WARM_UP_S: Final = 5.0
 AWAY_S: Final = 1000.0
-HELD_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,6 @@ class Fault:
     at_ns: int
     until_ns: int
     """End of its window."""
-
-    def was_inside(self, told: Told) -> bool:
-        """An answered turn that was in the stage when it was hit."""
-        span = told.was_in(self.stage)
-        return span is not None and span[0] < self.at_ns < span[1]
 
     def was_past(self, told: Told) -> bool:
         """It had been in the stage, and was being served further on."""

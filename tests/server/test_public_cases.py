@@ -5,10 +5,8 @@ See `tests/CASES.md`. Requests are made by hand where a client would not make th
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -26,32 +24,15 @@ from deploy.stubs import stubs
 from python_backends import wire
 from python_backends.errors import InvalidInput
 from python_backends.regions import Region
-from tests.server.asking import Ask, asking
+from tests.server.asking import Ask
+from tests.server.public import CALL_S, PIZZA, SAMPLES, Floats, client, stub
+
+__all__ = ["client", "stub"]
 
 pytestmark = pytest.mark.server
 
-SAMPLES = Path(__file__).parents[2] / "samples"
-GREEDY = TurnOptions(temperature=0.0, speech_temperature=0.0, seed=7)
-SHORT = "Anything else?"
-PIZZA = "Do you have pizza?"
-SOON_S = 5.0
-CALL_S = 30.0
 DEFAULT_MESSAGE_BYTES = 4 * 2**20
 """What a gRPC channel takes in one message unless it is told otherwise."""
-
-Floats = audio.Floats
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[TurnClient]:
-    with TurnClient(server.grpc_address) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def stub(server: Server) -> Iterator[Ask]:
-    with asking(server.grpc_address) as one:
-        yield one
 
 
 def post(

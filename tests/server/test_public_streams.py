@@ -4,9 +4,7 @@ See `tests/CASES.md`.
 """
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,30 +20,12 @@ from deploy.processes import SHARED_MEMORY
 from python_backends import wire
 from python_backends.errors import Cancelled, DeadlineMissed, InvalidInput, StageError
 from python_backends.ordering.exchange import join_pieces
-from tests.server.asking import Ask, asking
+from tests.server.asking import Ask
+from tests.server.public import CALL_S, GREEDY, PIZZA, SAMPLES, SHORT, SOON_S, Floats, client, stub
+
+__all__ = ["client", "stub"]
 
 pytestmark = pytest.mark.server
-
-SAMPLES = Path(__file__).parents[2] / "samples"
-GREEDY = TurnOptions(temperature=0.0, speech_temperature=0.0, seed=7)
-SHORT = "Anything else?"
-PIZZA = "Do you have pizza?"
-SOON_S = 5.0
-CALL_S = 30.0
-
-Floats = audio.Floats
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[TurnClient]:
-    with TurnClient(server.grpc_address) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def stub(server: Server) -> Iterator[Ask]:
-    with asking(server.grpc_address) as one:
-        yield one
 
 
 def wait_until_idle(server: Server) -> None:

@@ -42,7 +42,6 @@ def test_a_turn_is_past_a_stage_once_it_has_left_it() -> None:
     one = turn(0, 4, emu_listen=(0, 1), emu_think=(1, 2), emu_speak=(2, 4))
     assert hit("emu_listen", 1.5).was_past(one)
     assert not hit("emu_think", 1.5).was_past(one)
-    assert hit("emu_think", 1.5).was_inside(one)
     assert not hit("emu_listen", 5.0).was_past(one)
     lost = turn(0, 4, StageFailed("x"), chunks_s=[2.5])
     assert hit("emu_think", 3.0).was_past(lost)
