@@ -11,7 +11,7 @@ import grpc.aio
 from tritonclient.grpc import service_pb2_grpc
 
 from client.calls import CLOSE_S, TIMEOUT_S, dial_async, error_of
-from client.pulse import Pulse, watch
+from client.pulse import AsyncWatcher, Pulse
 from client.requests import (
     Floats,
     TurnOptions,
@@ -28,7 +28,14 @@ from python_backends.ordering.prompt import Utterance
 class AsyncTurnStream(AsyncIterator[TurnChunk]):
     """`TurnStream` for asyncio; `async with` stops the turn at the block's end at the latest."""
 
-    def __init__(self, call: Any, request: Any, sent_ns: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        call: Any,
+        request: Any,
+        sent_ns: int,
+        timeout_s: float,
+        watcher: AsyncWatcher | None = None,
+    ) -> None:
         self.turn_id = str(request.id)
         self.traceparent = traceparent_of(request)
         self.sent_ns = sent_ns
@@ -40,11 +47,9 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
         self._done = False
         self.pulse = Pulse(self.turn_id, time.monotonic())
         self._broken: StageFailed | None = None
-        self._watching: asyncio.Task[None] | None = None
-
-    def watch(self, stub: Any, model: str) -> None:
-        """Ask after the turn whenever it is silent."""
-        self._watching = asyncio.create_task(watch(self, stub, model))
+        self._watcher = watcher
+        if watcher is not None:
+            watcher.add(self)
 
     def break_off(self, error: StageFailed) -> None:
         """End the stream with this error."""
@@ -68,8 +73,8 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
 
     def _end(self) -> None:
         self._call.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._watcher is not None:
+            self._watcher.discard(self)
 
     async def _read(self) -> TurnChunk:
         if self._done:
@@ -128,6 +133,7 @@ class AsyncTurnClient:
         self.timeout_s = timeout_s
         self._channel = dial_async(address, credentials)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._watcher = AsyncWatcher(self._stub, "turn")
 
     def turn(
         self,
@@ -151,9 +157,7 @@ class AsyncTurnClient:
             traceparent=traceparent,
             options=options,
         )
-        stream = self._stream(request)
-        stream.watch(self._stub, "turn")
-        return stream
+        return self._stream(request, self._watcher)
 
     def speak(
         self,
@@ -185,10 +189,10 @@ class AsyncTurnClient:
         """Close the channel; open streams are cancelled."""
         await self._channel.close()
 
-    def _stream(self, request: Any) -> AsyncTurnStream:
+    def _stream(self, request: Any, watcher: AsyncWatcher | None = None) -> AsyncTurnStream:
         sent_ns = time.monotonic_ns()
         call = self._stub.ModelStreamInfer(iter([request]), timeout=self.timeout_s)
-        return AsyncTurnStream(call, request, sent_ns, self.timeout_s)
+        return AsyncTurnStream(call, request, sent_ns, self.timeout_s, watcher)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,14 +1,17 @@
-"""Whether a turn that is silent is still there.
+"""Whether turns that are silent are still there.
 
 When the process of `turn` dies, the server (2.51) neither answers nor ends the streams it had open.
-So a client asks after a turn that has been silent for a while, by an order that any stage with a
-queue takes; one that is not known any more has ended.
+So a client asks after the turns that have been silent for a while, all in one order that any stage
+with a queue takes; one that is not known any more has ended.
 """
 
 import asyncio
 import json
 import threading
 import time
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -25,15 +28,24 @@ SURE_S: Final = 0.1
 """And again, after an answer that it is gone: its last word may have been on the way."""
 
 MISSES: Final = 2
-TIMEOUT_S: Final = 1.0
+TIMEOUT_S: Final = 0.3
+"""Of a question: a process that has just died answers none."""
+
 TICK_S: Final = 0.05
+SOON_S: Final = 0.1
+"""A question takes along the turns that would be due so soon."""
+
+MOST: Final = 32
+"""Turns in one question: the longest ids of so many are accepted as one order."""
+
+NOTHING: Final = np.array([], np.object_)
 
 
 class Pulse:
     """What is known of one turn. Pure: told the time."""
 
     def __init__(self, turn: str, now: float) -> None:
-        self._turn = turn
+        self.turn = turn
         self._ask_at = now + SILENT_S
         self._misses = 0
 
@@ -42,25 +54,23 @@ class Pulse:
         self._ask_at, self._misses = now + SILENT_S, 0
 
     def is_due(self, now: float) -> bool:
-        """It should be asked."""
+        """It should be asked after."""
         return now >= self._ask_at
 
-    def answered(self, error: StageError | None, now: float) -> StageFailed | None:
-        """The server was asked, and knows the turn, or said why not; what to end the stream with.
-
-        A server that cannot say, as while the model is loaded again, is asked again.
-        """
-        if error is None:
-            self.heard(now)
-            return None
+    def unclear(self, now: float) -> None:
+        """The server could not say, as while the model is loaded again."""
         self._ask_at = now + SURE_S
-        self._misses += error.reason == "ended"
+
+    def unknown(self, now: float) -> StageFailed | None:
+        """The server does not have it; what to end the stream with, once that is sure."""
+        self._ask_at = now + SURE_S
+        self._misses += 1
         if self._misses < MISSES:
             return None
         return StageFailed(
             "the process that served the turn has ended",
             stage="turn",
-            turn=self._turn,
+            turn=self.turn,
             reason="ended",
         )
 
@@ -68,85 +78,148 @@ class Pulse:
 class Watched(Protocol):
     """A stream."""
 
-    turn_id: str
     pulse: Pulse
 
     def break_off(self, error: StageFailed) -> None:
         """End it with this error."""
 
 
-def open_request(turn: str, model: str) -> Any:
-    """Asks whether a turn is there."""
-    order = np.array([[json.dumps({"open": turn}).encode()]], dtype=np.object_)
-    return wire.to_request(model, {"CONTROL": order}, turn="", parameters={})
+@dataclass(frozen=True)
+class Question:
+    """What is asked of `model` about some turns."""
+
+    turns: Sequence[str]
+    model: str
+
+    @property
+    def request(self) -> Any:
+        """A ModelInferRequest."""
+        order = np.array([[json.dumps({"open": list(self.turns)}).encode()]], dtype=np.object_)
+        return wire.to_request(self.model, {"CONTROL": order}, turn="", parameters={})
+
+    @staticmethod
+    def gone(answer: Iterable[Any]) -> set[str]:
+        """Those that the server does not have, of the messages of its answer; raises the StageError
+        of one that is an error."""
+        found: set[str] = set()
+        for message in answer:
+            if message.error_message:
+                raise from_text(message.error_message)
+            lines = wire.to_arrays(message.infer_response).get("EVENTS", NOTHING)
+            found.update(*(json.loads(line)["gone"] for line in lines.reshape(-1)))
+        return found
 
 
-async def watch(stream: Watched, stub: Any, model: str) -> None:
-    """Until cancelled, or until the stream is broken off."""
-    while True:
-        await asyncio.sleep(TICK_S)
-        if not stream.pulse.is_due(time.monotonic()):
-            continue
-        error: StageError | None = None
-        try:
-            request = open_request(stream.turn_id, model)
-            async for message in stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S):
-                if message.error_message:
-                    error = from_text(message.error_message)
-        except grpc.RpcError as fault:
-            error = StageFailed(str(fault.details()))
-        verdict = stream.pulse.answered(error, time.monotonic())
-        if verdict is not None:
-            stream.break_off(verdict)
-            return
+class Pulses:
+    """The streams of one client. For any thread; told the time."""
 
-
-class Watcher:
-    """Does the same for streams of a sync client, on one thread that lives as long as they do."""
-
-    def __init__(self, stub: Any, model: str) -> None:
-        self._stub = stub
+    def __init__(self, model: str) -> None:
         self._model = model
         self._streams: WeakSet[Any] = WeakSet()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     def add(self, stream: Watched) -> None:
         """Watch a stream until it is discarded."""
         with self._lock:
             self._streams.add(stream)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
-                self._thread.start()
 
     def discard(self, stream: Watched) -> None:
         """It has ended."""
         with self._lock:
             self._streams.discard(stream)
 
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._streams)
+
+    def question(self, now: float) -> Question | None:
+        """What to ask now, if anything."""
+        with self._lock:
+            pulses = [stream.pulse for stream in self._streams]
+        if not any(pulse.is_due(now) for pulse in pulses):
+            return None
+        due = [pulse.turn for pulse in pulses if pulse.is_due(now + SOON_S)]
+        return Question(due[:MOST], self._model)
+
+    def answered(self, asked: Collection[str], gone: Collection[str] | None, now: float) -> None:
+        """The server has all of `asked` but `gone`, or, with None, cannot say; streams that have
+        ended are broken off."""
+        with self._lock:
+            streams = [stream for stream in self._streams if stream.pulse.turn in asked]
+        for stream in streams:
+            if gone is None:
+                stream.pulse.unclear(now)
+            elif stream.pulse.turn not in gone:
+                stream.pulse.heard(now)
+            elif (verdict := stream.pulse.unknown(now)) is not None:
+                self.discard(stream)
+                stream.break_off(verdict)
+
+
+class AsyncWatcher:
+    """Asks for a client of asyncio, in a task that lives as long as there are streams."""
+
+    def __init__(self, stub: Any, model: str) -> None:
+        self._stub = stub
+        self._pulses = Pulses(model)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, stream: Watched) -> None:
+        """See Pulses."""
+        self._pulses.add(stream)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    def discard(self, stream: Watched) -> None:
+        """See Pulses."""
+        self._pulses.discard(stream)
+
+    async def _run(self) -> None:
+        while self._pulses:
+            await asyncio.sleep(TICK_S)
+            question = self._pulses.question(time.monotonic())
+            if question is None:
+                continue
+            gone: set[str] | None = None
+            with suppress(grpc.RpcError, StageError):
+                call = self._stub.ModelStreamInfer(iter([question.request]), timeout=TIMEOUT_S)
+                gone = question.gone([message async for message in call])
+            self._pulses.answered(question.turns, gone, time.monotonic())
+
+
+class Watcher:
+    """The same on a thread."""
+
+    def __init__(self, stub: Any, model: str) -> None:
+        self._stub = stub
+        self._pulses = Pulses(model)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, stream: Watched) -> None:
+        """See Pulses."""
+        with self._lock:
+            self._pulses.add(stream)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+                self._thread.start()
+
+    def discard(self, stream: Watched) -> None:
+        """See Pulses."""
+        self._pulses.discard(stream)
+
     def _run(self) -> None:
         while True:
             time.sleep(TICK_S)
             with self._lock:
-                if not self._streams:
+                if not self._pulses:
                     self._thread = None
                     return
-                streams = list(self._streams)
-            for stream in streams:
-                if stream.pulse.is_due(time.monotonic()):
-                    self._ask(stream)
-
-    def _ask(self, stream: Watched) -> None:
-        error: StageError | None = None
-        try:
-            request = open_request(stream.turn_id, self._model)
-            for message in self._stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S):
-                if message.error_message:
-                    error = from_text(message.error_message)
-        except grpc.RpcError as fault:
-            error = StageFailed(str(fault.details()))
-        except ValueError:  # the channel has been closed
-            return
-        verdict = stream.pulse.answered(error, time.monotonic())
-        if verdict is not None:
-            stream.break_off(verdict)
+            question = self._pulses.question(time.monotonic())
+            if question is None:
+                continue
+            gone: set[str] | None = None
+            with suppress(grpc.RpcError, StageError, ValueError):  # of a channel that was closed
+                call = self._stub.ModelStreamInfer(iter([question.request]), timeout=TIMEOUT_S)
+                gone = question.gone(list(call))
+            self._pulses.answered(question.turns, gone, time.monotonic())

@@ -6,15 +6,17 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor
 
 from client.calls import CHANNEL_OPTIONS
-from client.pulse import Pulse, watch
+from client.pulse import AsyncWatcher, Pulse
 from python_backends import wire
 from python_backends.errors import StageError, StageFailed, from_text, parse
 
@@ -23,10 +25,13 @@ TIMEOUT_S: Final = 30.0
 """A turn that takes longer hangs: nobody's patience is part of what is measured."""
 
 UNTYPED: Final = "UNTYPED"
+LENGTH_BYTES: Final = 4
+"""Before a string."""
+
 OWN_CHANNEL: Final = ("grpc.use_local_subchannel_pool", 1)
 
 
-@dataclass
+@dataclass(eq=False)
 class Told:
     """One turn as its caller saw it. Times are time.monotonic_ns."""
 
@@ -37,7 +42,9 @@ class Told:
     end_ns: int = 0
     chunks_ns: list[int] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
-    spans: list[dict[str, Any]] = field(default_factory=list)
+    events: bytes = b""
+    """EVENTS of the last response, read when it is asked for: there may be thousands of turns."""
+
     ends: int = 0
     """Final responses and errors: exactly one is right."""
 
@@ -78,6 +85,11 @@ class Told:
     def seconds(self) -> float:
         return (self.end_ns - self.sent_ns) / 1e9
 
+    @cached_property
+    def spans(self) -> list[dict[str, Any]]:
+        """What the stages have told of it."""
+        return [json.loads(one) for one in deserialize_bytes_tensor(self.events) if one]
+
     def was_in(self, stage: str) -> tuple[int, int] | None:
         """From arriving at a stage to its last span there."""
         mine = [one for one in self.spans if one["stage"] == stage]
@@ -93,6 +105,7 @@ class Caller:
         self.address = address
         self._tokens = count(1)
         self._channel, self._stub = _dialled(address)
+        self._watcher = AsyncWatcher(self._stub, DOOR)
 
     async def speak(
         self,
@@ -100,13 +113,12 @@ class Caller:
         deadline_ms: int = 0,
         leave_after_s: float | None = None,
         disconnect: bool = False,
-        model: str = DOOR,
     ) -> Told:
         """One turn to its end; `leave_after_s` cancels it then, or cuts its connection."""
         token = next(self._tokens)
         told = Told(f"chaos-{token}", token, Pulse(f"chaos-{token}", time.monotonic()))
         request = wire.to_request(
-            model,
+            DOOR,
             {"AUDIO": np.array([[0, token, 0, 0]], np.float32)},
             turn=told.turn_id,
             parameters={"deadline_ms": deadline_ms} if deadline_ms else {},
@@ -114,7 +126,7 @@ class Caller:
         channel, stub = _dialled(self.address) if disconnect else (None, self._stub)
         told.sent_ns = time.monotonic_ns()
         told.call = stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S)
-        watching = asyncio.create_task(watch(told, self._stub, model))
+        self._watcher.add(told)
         reading = asyncio.create_task(_read(told))
         try:
             await asyncio.wait([reading], timeout=leave_after_s)
@@ -126,7 +138,7 @@ class Caller:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
         finally:
-            watching.cancel()
+            self._watcher.discard(told)
             told.end_ns = time.monotonic_ns()
         return told
 
@@ -189,9 +201,10 @@ def _take(told: Told, message: service_pb2.ModelStreamInferResponse) -> None:
         return
     response = message.infer_response
     if response.outputs:
-        arrays = wire.to_arrays(response)
         told.chunks_ns.append(time.monotonic_ns())
-        told.heard.append(bytes(arrays["HEARD"].item()).decode())
-        told.spans = [json.loads(one) for one in arrays["EVENTS"].reshape(-1) if one] or told.spans
+        names = [one.name for one in response.outputs]
+        raw = dict(zip(names, response.raw_output_contents, strict=True))
+        told.heard.append(raw["HEARD"][LENGTH_BYTES:].decode())
+        told.events = raw["EVENTS"] or told.events
     if wire.is_final(response):
         told.ends += 1

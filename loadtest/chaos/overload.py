@@ -59,11 +59,13 @@ def overload(stand: Stand, random: Random, advance: Callable[[int], None]) -> Fo
     }
     outcomes = Counter(one.outcome for one in told)
     reasons = Counter(one.error.reason for one in refused if one.error)
+    failed = Counter(str(one.error) for one in told if one.outcome == "STAGE_FAILED")
     late = [one.seconds for one in told if one.outcome == "ok"]
     detail = {
         "lone_s": lone_s,
         "outcomes": dict(outcomes),
         "reasons": dict(reasons),
+        "failed": dict(failed.most_common(5)),
         "answered_s_p50": percentile(late, 50),
         "answered_s_p95": percentile(late, 95),
         "after": [(round(at_s, 2), round(one.seconds, 2)) for at_s, one in after],

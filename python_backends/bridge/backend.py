@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from python_backends.bridge import events
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
@@ -24,8 +26,8 @@ SWITCH_INTERVAL_S = 0.0001
 tokens of the last; Python's own 5 ms are as long as a step."""
 
 
-MAX_ORDER_CHARS = 4096
-"""Of CONTROL: room for the longest turn id, every character of it escaped."""
+MAX_ORDER_CHARS = 32_768
+"""Of CONTROL: room for 32 of the longest turn ids, every character of them escaped."""
 
 
 class Loop(Protocol):
@@ -52,10 +54,19 @@ class StageBackend:
         """
         raise NotImplementedError(type(self).__name__)
 
-    def obey(self, order: Any) -> bool:
-        """Do what CONTROL says, where it is an order of this stage's own; whether it is one. May
-        raise a StageError. Called on the server's thread."""
-        return False
+    def obey(self, order: Any) -> Mapping[str, NDArray[Any]] | None:
+        """Do what CONTROL says, where it is an order of this stage's own, and give the tensors to
+        answer with; None if it is none. May raise a StageError. Called on the server's thread."""
+        return None
+
+    def screen(self, request: Request) -> None:
+        """Refuse what the loop need not see, by raising a StageError. Called on the server's
+        thread, right before the loop is told that the request has arrived."""
+
+    def open_turns(self) -> set[str]:
+        """The ids of all turns that have arrived and are not over. For any thread."""
+        with self._lock:
+            return {request.turn for request in self._open}
 
     def tell(self, event: Event) -> None:
         """Put something into the loop's inbox."""
@@ -93,6 +104,7 @@ class StageBackend:
             try:
                 self._accept(request)
             except StageError as error:
+                request.do_not_post()
                 request.fail(error)
             except Exception as fault:
                 self._log_fault("accepting a request failed", fault)
@@ -110,6 +122,7 @@ class StageBackend:
 
     def _accept(self, request: MeteredRequest) -> None:
         if request.is_control:
+            request.do_not_post()
             self._control(request)
             return
         request.parse_options()
@@ -117,6 +130,7 @@ class StageBackend:
             if self.remembers_cancels and request.turn in self._dead:
                 raise Cancelled("the turn was cancelled before this stage began it")
             self._refuse_if_broken()
+            self.screen(request)
             self._open.add(request)
             self._tell_whether_open()
             self._inbox.put(Arrived(request))
@@ -136,8 +150,8 @@ class StageBackend:
             case {"clock": True}:
                 self._refuse_if_broken()
                 request.finish({"EVENTS": events.clock(self._config.name)})
-            case _ if self.obey(order):
-                pass
+            case _ if (answer := self.obey(order)) is not None:
+                request.finish(answer)
             case _:
                 raise InvalidInput(
                     'CONTROL accepts {"cancel": turn id}, {"probe": true} and {"clock": true}'

@@ -28,11 +28,6 @@ class MeteredRequest(Request):
         self._meters = Meters() if self.is_control else meters
         self._answered = False
 
-    @property
-    def is_control(self) -> bool:
-        """It is an order to the stage, not work for it."""
-        return self.array("CONTROL") is not None
-
     def _hand_over(self, answer: Answer) -> None:
         super()._hand_over(answer)
         if self._fault is None:

@@ -6,12 +6,14 @@ step would stand still for all of them. Order is kept.
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from python_backends.bridge.log import log_fault
 
 LIMIT = 8192
 """Responses that may wait; beyond, whoever answers waits."""
+FULL_S = 0.001
 
 Work = Callable[[], None]
 
@@ -20,12 +22,14 @@ class Outbox:
     """One thread that does what is posted, in order, until it is closed."""
 
     def __init__(self, name: str) -> None:
-        self._queue: queue.Queue[Work | None] = queue.Queue(LIMIT)
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"{name}-outbox")
         self._thread.start()
 
     def post(self, work: Work) -> None:
         """Have `work` done; blocks only while too much is waiting."""
+        while self._queue.qsize() >= LIMIT:
+            time.sleep(FULL_S)
         self._queue.put(work)
 
     def close(self) -> None:

@@ -95,6 +95,11 @@ class Request:
         self._parameters = native.parameters()
         self.options = Options()
 
+    def do_not_post(self) -> None:
+        """Hand over at once, on the thread that answers: what need not wait for the answers to
+        others, since it is the only one here and no work was done for it."""
+        self._post = at_once
+
     def parse_options(self) -> None:
         """Read the parameters; apart from the constructor, so that a fault can be answered.
 
@@ -144,6 +149,11 @@ class Request:
         if most is not None and len(found) > most:
             raise InvalidInput(f"{name} has {len(found)} characters; at most {most} are accepted")
         return found
+
+    @property
+    def is_control(self) -> bool:
+        """It is an order to the stage, not work for it."""
+        return self.array("CONTROL") is not None
 
     @property
     def is_open(self) -> bool:

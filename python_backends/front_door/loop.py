@@ -2,15 +2,17 @@
 
 import asyncio
 import math
-from dataclasses import dataclass
+import time
 from functools import partial
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.tensors import text
-from python_backends.errors import Cancelled, DeadlineMissed, Overloaded, StageError, StageFailed
+from python_backends.errors import Cancelled, DeadlineMissed, StageError, StageFailed
 from python_backends.front_door.asking import Asking
+from python_backends.front_door.entry import Entry
 from python_backends.front_door.history import Histories
+from python_backends.front_door.leaving import Leaving
 from python_backends.front_door.route import Route
 from python_backends.front_door.settings import DoorSettings
 from python_backends.front_door.stages import Find, Stages, of_this_server
@@ -18,25 +20,11 @@ from python_backends.front_door.turn import Turn
 from python_backends.front_door.walk import walk
 from python_backends.ordering.exchange import history_json
 from python_backends.peer import AWAY, Peer
-from python_backends.scheduling.admission import Admission, Refusal
 
-POLL_S = 0.02
+ASK_AGAIN_S = 0.02
 CONFIG_TIMEOUT_S = 2.0
 LOOK_S = 0.25
-"""How often figures are told, and waiting callers asked whether they are gone."""
-
-WHY = {
-    "queue": "{ahead} turns wait for a place; at most {most} may",
-    "caller": "too many turns of this caller wait; half of the places are one caller's at most",
-    "deadline": "at the present rate the answer would come after its deadline; {ahead} turns wait",
-    "stage": "a stage has no room for more turns",
-    "draining": "the server is being stopped and takes no more turns",
-}
-
-
-@dataclass(frozen=True)
-class Drain:
-    """Take no more turns, and serve those that are here."""
+"""How often figures are told."""
 
 
 class Door:
@@ -63,9 +51,8 @@ class Door:
         """Everybody who is here and may still be cancelled; None while they wait."""
 
         self._tasks: set[asyncio.Task[None]] = set()
-        self._admission: Admission[Turn] = Admission(
-            most_open=settings.max_turns, most_waiting=settings.max_waiting
-        )
+        self._clock = time.monotonic
+        self._entry = Entry(settings, self._clock)
         self._histories = Histories(
             most=settings.max_sessions,
             most_chars=settings.session_chars,
@@ -76,27 +63,23 @@ class Door:
         """Serve until closed."""
         asyncio.run(self._serve(inbox))
 
-    def is_open(self, turn: str) -> bool:
-        """A caller's turn of this id is here. For any thread."""
-        return any(one.request.turn == turn for one in list(self._turns))
-
     async def _serve(self, inbox: Inbox) -> None:
         self._report = lambda ended: inbox.put(Wake(ended))
-        self._clock = asyncio.get_running_loop().time
         self._peer = Peer(self._address)
         self._stages: Stages | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._leaving = Leaving(lambda turn: inbox.put(Wake(turn)))
         looking = asyncio.create_task(self._look_again())
         looking.add_done_callback(self._report)
         try:
             async for event in inbox.events():
                 match event:
                     case Arrived(request):
-                        self._offer(request)
+                        self._arrived(request)
                     case CancelTurn(turn):
                         self._stop(turn)
-                    case Wake(Drain()):
-                        self._admission.draining = True
+                    case Wake(Turn() as turn):
+                        self._drop_out(turn, "the caller left while the turn waited")
                     case Wake(asyncio.Task() as ended) if not ended.cancelled():
                         ended.result()  # a bug, which is the whole loop's
                     case Wake():
@@ -118,40 +101,35 @@ class Door:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._peer.close()
+        await asyncio.to_thread(self._leaving.close)
 
-    def _offer(self, request: Request) -> None:
-        try:
-            turn = Turn(request)
-            self._admission.offer(
-                turn, self._clock(), caller=turn.caller, deadline_s=turn.deadline_s
-            )
-        except Refusal as refusal:
-            request.fail(self._told(refusal))
-            return
-        except StageError as error:
-            request.fail(error)
-            return
-        self._turns[turn] = None
+    def offer(self, request: Request) -> None:
+        """Let a turn wait, or raise why not. For any thread; the loop is told of it as Arrived."""
+        self._entry.offer(request)
+
+    def drain(self) -> None:
+        """Take no more turns, and serve those that are here. For any thread."""
+        self._entry.close()
+
+    def _arrived(self, request: Request) -> None:
+        turn = self._entry.take(request)
+        if turn is not None and self._entry.waits(turn):
+            self._turns[turn] = None
+            self._leaving.watch(turn)
         self._let_in()
-
-    def _told(self, refusal: Refusal) -> Overloaded:
-        most = self._settings.max_waiting
-        return Overloaded(
-            WHY[refusal.reason].format(ahead=refusal.ahead, most=most),
-            stage=refusal.stage,
-            reason=refusal.reason,
-            retry_after_ms=math.ceil(1000 * refusal.retry_after_s),
-        )
 
     def _let_in(self) -> None:
         """Begin the turns that may; those whose time has passed meanwhile leave."""
-        for turn in self._admission.late(self._clock()):
-            self._leave(turn, self._missed(turn))
-        for turn in self._admission.begin(self._clock()):
+        for turn in self._entry.late():
+            allowed_ms = turn.request.options.deadline_ms
+            late = f"it waited, and cannot be answered within {allowed_ms} ms any more"
+            self._leave(turn, DeadlineMissed(late))
+        for turn in self._entry.begin():
             turn.began_ns = now_ns()
             self._meters.observe("queue_seconds", (turn.began_ns - turn.request.arrived_ns) / 1e9)
             task = asyncio.create_task(self._turn(turn))
             self._turns[turn] = task
+            self._leaving.watch(turn)
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, turn))
 
@@ -163,46 +141,46 @@ class Door:
 
     def _leave(self, turn: Turn, error: StageError) -> None:
         """It is here no more; with this error, unless it was answered."""
-        self._turns.pop(turn, None)
-        self._admission.end(turn, self._clock(), served=False)
+        self._forget(turn)
+        self._entry.end(turn, served=False)
         turn.request.fail(error)
+
+    def _forget(self, turn: Turn) -> None:
+        self._turns.pop(turn, None)
+        self._leaving.forget(turn)
 
     def _stop(self, wanted: str) -> None:
         """Cancel every open turn that its caller named `wanted`."""
-        for turn, task in list(self._turns.items()):
-            if turn.request.turn != wanted:
-                continue
-            if task is None:
-                self._leave(turn, Cancelled("the turn was cancelled while it waited"))
-            else:
-                task.cancel()
+        for turn in [one for one in self._turns if one.request.turn == wanted]:
+            self._drop_out(turn, "the turn was cancelled while it waited")
+
+    def _drop_out(self, turn: Turn, waited: str) -> None:
+        """Cancel a turn, if it is here; with these words if it has not begun."""
+        task = self._turns.get(turn)
+        if task is not None:
+            task.cancel()
+        elif turn in self._turns:
+            self._leave(turn, Cancelled(waited))
 
     async def _look_again(self) -> None:
         """Those who wait are looked after, and figures are told."""
         while True:
-            until_s = self._admission.next_deadline() - self._clock()
-            await asyncio.sleep(min(LOOK_S, max(0.0, until_s)))
-            for turn, task in list(self._turns.items()):
-                if task is None and turn.request.cancelled:
-                    self._leave(turn, Cancelled("the caller left while the turn waited"))
+            await asyncio.sleep(min(LOOK_S, max(0.0, self._entry.late_in_s())))
             self._let_in()
-            free = self._settings.max_turns - self._admission.open
-            self._meters.slots(
-                running=self._admission.open, waiting=self._admission.waiting, free=free
-            )
+            running, waiting = self._entry.count()
+            free = self._settings.max_turns - running
+            self._meters.slots(running=running, waiting=waiting, free=free)
 
     async def _turn(self, turn: Turn) -> None:
         """Bring a turn to its end; whatever else ends it, every stage is told to drop it."""
         request = turn.request
-        request.poll_interval_s = POLL_S
-        watcher = asyncio.create_task(self._watch(request, asyncio.current_task()))
         error: StageError = StageFailed("the front door failed")
         try:
             left_s = turn.deadline_s - self._clock()
             async with asyncio.timeout(None if math.isinf(left_s) else left_s):
                 await self._walk(turn)
             request.finish()
-            self._admission.end(turn, self._clock(), served=True)
+            self._entry.end(turn, served=True)
             return
         except TimeoutError:
             error = self._missed(turn)
@@ -212,8 +190,7 @@ class Door:
             error = fault
         finally:
             self._remember(turn)
-            self._turns.pop(turn, None)
-            watcher.cancel()
+            self._forget(turn)
             if request.is_open:
                 await self._drop(turn)
                 error.turn = request.turn
@@ -231,7 +208,7 @@ class Door:
             parameters=turn.parameters,
             silence_s=self._settings.no_progress_ms / 1000,
             hold_s=self._settings.hold_ms / 1000,
-            refused=self._refused,
+            refused=self._entry.stage_is_full,
         )
         await walk(route, asking.ask, given, turn.send)
 
@@ -245,16 +222,13 @@ class Door:
             except StageError as error:
                 if not AWAY.search(error.message) or self._clock() > until_s:
                     raise
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(ASK_AGAIN_S)
         if self._stages is None:
             self._stages = Stages(self._route.models, self._find, self._meters)
             self._watching = asyncio.create_task(self._stages.watch())
             self._watching.add_done_callback(self._report)
             await asyncio.sleep(0)  # it has looked once
         return self._route, self._stages
-
-    def _refused(self, stage: str, for_s: float) -> None:
-        self._admission.stage_is_full(stage, self._clock() + for_s)
 
     def _remember(self, turn: Turn) -> None:
         if turn.remembered:
@@ -268,11 +242,3 @@ class Door:
         stages, names = self._stages, self._settings.stage_names
         up = [name for name in names if stages is None or stages.is_up(name)]
         await self._peer.cancel(turn.id, up)
-
-    async def _watch(self, request: Request, task: "asyncio.Task[None] | None") -> None:
-        """Cancel the turn's task as soon as its caller is gone."""
-        while task is not None and not task.done():
-            if request.cancelled:
-                task.cancel()
-                return
-            await asyncio.sleep(POLL_S)

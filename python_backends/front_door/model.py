@@ -1,19 +1,24 @@
 """Triton model class of the front door."""
 
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from python_backends.bridge import ModelConfig, StageBackend, Wake
-from python_backends.errors import StageFailed
-from python_backends.front_door.loop import Door, Drain
+import numpy as np
+from numpy.typing import NDArray
+
+from python_backends.bridge import ModelConfig, Request, StageBackend
+from python_backends.front_door.loop import Door
 from python_backends.front_door.settings import DoorSettings
+from python_backends.siblings import stubs
 
 
 class TritonPythonModel(StageBackend):
     """Relays whole turns. An id may be used again at once: behind the door it is another one.
 
-    Two orders more than other stages have: {"drain": true}, take no more turns; {"open": turn id},
-    which fails unless that turn is here.
+    Two orders more than other stages have: {"drain": true}, take no more turns; {"open": [turn
+    ids]}, answered with those that are `gone`, in EVENTS, if there are any.
     """
 
     remembers_cancels = False
@@ -21,17 +26,28 @@ class TritonPythonModel(StageBackend):
     def make_loop(self, config: ModelConfig) -> Door:
         settings = config.settings(DoorSettings)
         address = os.environ.get("TRISTAGE_GRPC", settings.server)
+        self._name = config.name
         self._door = Door(settings, address, meters=self.meters)
         return self._door
 
-    def obey(self, order: Any) -> bool:
+    def screen(self, request: Request) -> None:
+        """See StageBackend."""
+        self._door.offer(request)
+
+    def obey(self, order: Any) -> Mapping[str, NDArray[Any]] | None:
         """See StageBackend."""
         match order:
             case {"drain": True}:
-                self.tell(Wake(Drain()))
-            case {"open": str(turn)}:
-                if not self._door.is_open(turn):
-                    raise StageFailed("no such turn is open here", turn=turn, reason="ended")
+                self._door.drain()
+            case {"open": list(turns)} if all(isinstance(turn, str) for turn in turns):
+                gone = sorted(set(turns) - self.open_turns())
+                if gone and not self._has_company():
+                    return {"EVENTS": np.array([[json.dumps({"gone": gone}).encode()]], object)}
             case _:
-                return False
-        return True
+                return None
+        return {}
+
+    def _has_company(self) -> bool:
+        """Another process serves the model too, as the old one does for a while when the model is
+        loaded again: what is not here may be there."""
+        return len(stubs(os.getppid(), [self._name])) > 1

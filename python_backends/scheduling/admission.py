@@ -81,6 +81,10 @@ class Admission(Generic[T]):
             raise Refusal(reason, max(LEAST_RETRY_S, retry_s), self.waiting, stage)
         self._waiting.append(_Entry(item, caller, now, deadline_s))
 
+    def waits(self, item: T) -> bool:
+        """It was let in, and has neither begun nor left."""
+        return any(entry.item is item for entry in self._waiting)
+
     def begin(self, now: float) -> Iterator[T]:
         """Those who may begin now, in order. They are at work until `end`."""
         at_work = Counter(entry.caller for entry in self._open.values())
@@ -95,15 +99,18 @@ class Admission(Generic[T]):
             yield entry.item
 
     def late(self, now: float) -> list[T]:
-        """Those who wait and whose deadline has passed; they leave."""
-        late = [entry for entry in self._waiting if entry.deadline_s <= now]
+        """Those who wait and whose deadline even a quick turn would miss; they leave. Begun all
+        the same, they would take the time that others still have. An idle server tries."""
+        soonest_s = now + self._least_s(now)
+        late = [entry for entry in self._waiting if entry.deadline_s <= soonest_s]
         for entry in late:
             self._waiting.remove(entry)
         return [entry.item for entry in late]
 
-    def next_deadline(self) -> float:
-        """When `late` will have one; infinity when nobody waits for anything."""
-        return min((entry.deadline_s for entry in self._waiting), default=float("inf"))
+    def next_deadline(self, now: float) -> float:
+        """When `late` will have one, as turns go now; infinity when nobody waits for anything."""
+        first_s = min((entry.deadline_s for entry in self._waiting), default=float("inf"))
+        return first_s - self._least_s(now)
 
     def end(self, item: T, now: float, *, served: bool) -> None:
         """It is over, wherever it was; `served` turns tell how long one takes."""
@@ -145,8 +152,8 @@ class Admission(Generic[T]):
             mine = sum(entry.caller == caller for entry in self._waiting)
             if mine >= max(1, self.most_waiting // 2):
                 return "caller", "", wait_s
-        quick_s = self._quick_s(now)
-        if self._open and quick_s and now + wait_s + quick_s > deadline_s:
+        least_s = self._least_s(now)
+        if least_s and now + wait_s + least_s > deadline_s:
             return "deadline", "", wait_s
         return None, "", 0.0
 
@@ -158,7 +165,7 @@ class Admission(Generic[T]):
         recent = self._recent(now)
         return sum(recent) / len(recent) if recent else FIRST_GUESS_S
 
-    def _quick_s(self, now: float) -> float:
-        """How long a quick turn takes of late; 0 when none was served."""
-        recent = self._recent(now)
+    def _least_s(self, now: float) -> float:
+        """How long a quick turn takes of late; 0 when none was served, or none is at work."""
+        recent = self._recent(now) if self._open else []
         return recent[int(QUICK_SHARE * len(recent))] if recent else 0.0

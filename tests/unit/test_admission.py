@@ -108,9 +108,24 @@ def test_who_waits_beyond_the_deadline_leaves() -> None:
     for item, deadline_s in (("a", 9.0), ("b", 1.0), ("c", 3.0)):
         some.offer(item, 0.0, caller=item, deadline_s=deadline_s)
     assert list(some.begin(0.0)) == ["b"]
-    assert some.next_deadline() == 3.0
+    assert some.next_deadline(0.5) == 3.0
     assert some.late(3.0) == ["c"]
     assert some.waiting == 1
+
+
+def test_who_can_no_longer_be_answered_in_time_leaves_before_that_is_tried() -> None:
+    some = admission(most_open=1)
+    some.offer("a", 0.0, caller="a")
+    list(some.begin(0.0))
+    for item, deadline_s in (("b", 9.0), ("c", 4.5), ("d", 9.0)):
+        some.offer(item, 0.1, caller=item, deadline_s=deadline_s)
+    some.end("a", 2.0, served=True)
+    assert list(some.begin(2.0)) == ["c"]
+    some.end("c", 4.0, served=True)
+    assert list(some.begin(4.0)) == ["b"]
+    assert some.next_deadline(4.0) == 7.0
+    assert some.late(6.9) == []
+    assert some.late(7.0) == ["d"]
 
 
 @given(

@@ -6,51 +6,92 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from client.pulse import SILENT_S, SURE_S, Pulse
+from client.pulse import MOST, SILENT_S, SURE_S, Pulse, Pulses
 from client.turns import AsyncTurnClient, TurnClient
+from python_backends.bridge.backend import MAX_ORDER_CHARS
 from python_backends.errors import StageFailed
+from python_backends.front_door.turn import MAX_TURN_CHARS
 from tests.unit.fake_triton import (
     AUDIO,
     Message,
     chunk,
     end,
-    failure,
     message,
     one_chunk_then_silence,
     serving,
 )
 
-GONE = StageFailed("no such turn", reason="ended")
+
+class Stream:
+    """One that only remembers how it was ended."""
+
+    def __init__(self, turn: str) -> None:
+        self.pulse = Pulse(turn, 0.0)
+        self.error: StageFailed | None = None
+
+    def break_off(self, error: StageFailed) -> None:
+        self.error = error
 
 
 def test_a_turn_is_asked_after_a_silence_and_given_up_when_it_is_gone_twice() -> None:
     pulse = Pulse("t", 0.0)
     assert not pulse.is_due(SILENT_S - 0.01)
     assert pulse.is_due(SILENT_S)
-    assert pulse.answered(GONE, 1.0) is None
+    assert pulse.unknown(1.0) is None
     assert not pulse.is_due(1.0 + SURE_S / 2)
-    verdict = pulse.answered(GONE, 1.2)
+    verdict = pulse.unknown(1.2)
     assert verdict is not None
     assert (verdict.reason, verdict.turn) == ("ended", "t")
 
 
 def test_a_word_in_between_or_a_server_that_cannot_say_is_no_proof() -> None:
     pulse = Pulse("t", 0.0)
-    assert pulse.answered(GONE, 1.0) is None
+    assert pulse.unknown(1.0) is None
     pulse.heard(1.05)
-    assert pulse.answered(GONE, 2.0) is None
-    assert pulse.answered(None, 2.2) is None
-    assert pulse.answered(GONE, 3.0) is None
-    assert all(pulse.answered(StageFailed("loading"), 4.0) is None for _ in range(5))
+    assert pulse.unknown(2.0) is None
+    pulse.heard(2.2)
+    assert pulse.unknown(3.0) is None
+    pulse.unclear(3.1)
+    assert not pulse.is_due(3.1)
+    assert pulse.is_due(3.1 + SURE_S)
+
+
+def test_all_silent_turns_are_asked_after_at_once_and_those_that_are_gone_are_ended() -> None:
+    pulses, streams = Pulses("turn"), [Stream(str(n)) for n in range(3)]
+    for stream in streams:
+        pulses.add(stream)
+    assert pulses.question(SILENT_S - 0.01) is None
+    streams[2].pulse.heard(SILENT_S)
+    question = pulses.question(SILENT_S)
+    assert question is not None
+    assert sorted(question.turns) == ["0", "1"]
+    pulses.answered(["0", "1"], None, 0.4)
+    for now in (0.5, 0.6):
+        pulses.answered(["0", "1"], {"1"}, now)
+    assert [stream.error is not None for stream in streams] == [False, True, False]
+    assert len(pulses) == 2
+
+
+def test_a_question_fits_into_one_order_however_long_the_ids_are() -> None:
+    pulses = Pulses("turn")
+    streams = [Stream(f"{n:03}" + chr(1) * (MAX_TURN_CHARS - 3)) for n in range(MOST + 1)]
+    for stream in streams:
+        pulses.add(stream)
+    question = pulses.question(SILENT_S)
+    assert question is not None
+    assert len(question.turns) == MOST
+    assert len(question.request.raw_input_contents[0]) - 4 <= MAX_ORDER_CHARS
 
 
 def forgetful(request: Any, context: Any) -> Iterator[Message]:
     """Begins a turn, and knows of none when it is asked."""
     if request.inputs[0].name == "CONTROL":
-        assert "open" in json.loads(request.raw_input_contents[0][4:])
-        yield failure(request, StageFailed("no such turn", reason="ended").to_wire())
+        order = json.loads(request.raw_input_contents[0][4:])
+        events = np.array([[json.dumps({"gone": order["open"]}).encode()]], np.object_)
+        yield message(request, final=True, EVENTS=events)
     else:
         yield from one_chunk_then_silence(request, context)
 

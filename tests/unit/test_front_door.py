@@ -16,9 +16,11 @@ import pytest
 from numpy.typing import NDArray
 
 from python_backends import peer
-from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request, Wake
+from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Request
+from python_backends.bridge.inbox import Event
 from python_backends.bridge.options import MAX_SESSION_CHARS
-from python_backends.front_door.loop import Door, Drain
+from python_backends.errors import StageError
+from python_backends.front_door.loop import Door
 from python_backends.front_door.route import Route, Step
 from python_backends.front_door.settings import DoorSettings
 from python_backends.front_door.turn import MAX_TURN_CHARS, TENSORS
@@ -58,8 +60,27 @@ def door(settings: DoorSettings, address: str, route: Route = ONE_STEP) -> Door:
     return Door(settings, address, route=route, find=lambda models: [])
 
 
+class Screened(Inbox):
+    """What the model class does: a turn is offered before the loop is told."""
+
+    def __init__(self, of: Door) -> None:
+        super().__init__()
+        self.door = of
+
+    def put(self, event: Event) -> None:
+        if isinstance(event, Arrived):
+            try:
+                self.door.offer(event.request)
+            except StageError as error:
+                event.request.fail(error)
+                return
+        super().put(event)
+
+
 @contextmanager
-def opened(script: Script, settings: DoorSettings = SETTINGS) -> Iterator[tuple[FakeServer, Inbox]]:
+def opened(
+    script: Script, settings: DoorSettings = SETTINGS
+) -> Iterator[tuple[FakeServer, Screened]]:
     """A door in front of a scripted server; cancels are acknowledged."""
 
     def scripted(request: Any, context: Any) -> Iterator[Message]:
@@ -69,8 +90,9 @@ def opened(script: Script, settings: DoorSettings = SETTINGS) -> Iterator[tuple[
             yield from script(request, context)
 
     with serving(scripted) as (fake, address):
-        inbox = Inbox()
-        thread = threading.Thread(target=door(settings, address).run, args=[inbox])
+        served = door(settings, address)
+        inbox = Screened(served)
+        thread = threading.Thread(target=served.run, args=[inbox])
         thread.start()
         try:
             yield fake, inbox
@@ -170,11 +192,12 @@ def test_a_cancel_by_id_stops_every_stage() -> None:
 
 def test_a_cancel_that_comes_together_with_its_turn_ends_it_and_frees_its_place() -> None:
     settings = replace(SETTINGS, max_turns=1)
-    inbox = Inbox()
-    sender = arrive(inbox, "mine")
-    inbox.put(CancelTurn("mine"))
     with serving(two_pieces) as (_, address):
-        thread = threading.Thread(target=door(settings, address).run, args=[inbox])
+        served = door(settings, address)
+        inbox = Screened(served)
+        sender = arrive(inbox, "mine")
+        inbox.put(CancelTurn("mine"))
+        thread = threading.Thread(target=served.run, args=[inbox])
         thread.start()
         assert "code=CANCELLED" in sender.error()
         assert len(arrive(inbox, "next").values()) == 3
@@ -281,8 +304,9 @@ def test_a_turn_is_ended_at_its_deadline() -> None:
 
 
 def test_a_server_that_cannot_be_reached_is_an_error() -> None:
-    inbox = Inbox()
-    thread = threading.Thread(target=door(SETTINGS, "127.0.0.1:1").run, args=[inbox])
+    served = door(SETTINGS, "127.0.0.1:1")
+    inbox = Screened(served)
+    thread = threading.Thread(target=served.run, args=[inbox])
     thread.start()
     sender = arrive(inbox)
     assert "code=STAGE_FAILED" in sender.error()
@@ -310,8 +334,12 @@ def test_one_turn_may_wait_for_a_place_and_one_more_is_refused_with_a_reason() -
 
 def test_a_turn_that_waits_can_be_cancelled_and_its_deadline_holds() -> None:
     """Public case E1."""
-    with opened(one_chunk_then_silence, replace(SETTINGS, max_turns=1, max_waiting=3)) as (_, door):
+    with opened(one_chunk_then_silence, replace(SETTINGS, max_turns=1, max_waiting=3)) as (
+        fake,
+        door,
+    ):
         first = arrive(door, "first")
+        fake.arrived.acquire()
         hasty, mine, gone = (
             arrive(door, "hasty", deadline_ms=60),
             arrive(door, "mine"),
@@ -330,7 +358,7 @@ def test_a_draining_door_serves_those_who_are_in_and_takes_nobody_else() -> None
     with opened(slow_pieces) as (fake, inbox):
         first = arrive(inbox, "first")
         fake.arrived.acquire()
-        inbox.put(Wake(Drain()))
+        inbox.door.drain()
         assert "reason=draining" in arrive(inbox, "late").error()
         assert len(first.values()) == 3
 
