@@ -12,7 +12,7 @@ from python_backends.bridge import events
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
 from python_backends.bridge.figures import Figures
-from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Event, Inbox
+from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Inbox
 from python_backends.bridge.log import log_fault
 from python_backends.bridge.metered import MeteredRequest
 from python_backends.bridge.meters import Tally
@@ -67,11 +67,6 @@ class StageBackend:
         """The ids of all turns that have arrived and are not over. For any thread."""
         with self._lock:
             return {request.turn for request in self._open}
-
-    def tell(self, event: Event) -> None:
-        """Put something into the loop's inbox."""
-        with self._lock:
-            self._inbox.put(event)
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the stage and start its thread."""
