@@ -157,10 +157,12 @@ class Watchdog:
 
 @contextmanager
 def watching(server: Server, tell: Tell) -> Iterator[None]:
-    """A watchdog on a thread of its own while the block runs, for a server that is started."""
-    closing = threading.Event()
-    thread = threading.Thread(target=_watch, args=(server, tell, closing), name="watchdog")
+    """A watchdog on a thread of its own while the block runs, for a server that is started; what
+    dies from now on is brought back."""
+    closing, knows = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_watch, args=(server, tell, closing, knows), name="watchdog")
     thread.start()
+    knows.wait(LIVE_TIMEOUT_S)
     try:
         yield
     finally:
@@ -168,9 +170,10 @@ def watching(server: Server, tell: Tell) -> Iterator[None]:
         thread.join()
 
 
-def _watch(server: Server, tell: Tell, closing: threading.Event) -> None:
+def _watch(server: Server, tell: Tell, closing: threading.Event, knows: threading.Event) -> None:
     with probing(server.grpc_address, server.access) as probe:
         watchdog = Watchdog(server, probe, tell)
+        knows.set()
         while not closing.is_set() and server.alive:
             try:
                 watchdog.look()

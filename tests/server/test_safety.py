@@ -27,7 +27,7 @@ from deploy.readiness import probing
 from deploy.settings import LISTENERS, Settings
 from deploy.stubs import stubs
 from deploy.tls import Tls
-from deploy.watchdog import Watchdog
+from deploy.watchdog import Watchdog, watching
 from loadtest.apart.stand import emulating, plan_of
 from loadtest.apart.transfer import ask
 from python_backends import wire
@@ -39,6 +39,9 @@ pytestmark = pytest.mark.server
 ORDER = Path("samples/order-1.wav")
 INSIDES = re.compile(r"Traceback|\.py\b|\.cc\b|(?<![\w.])/[\w.-]+/[\w.-]+|site-packages|At:")
 PATIENCE_S = 20.0
+LOST_S = 0.1
+"""After so long the watchdog knows that a process has ended."""
+
 ADMIN = {
     "RepositoryIndex": service_pb2.RepositoryIndexRequest(),
     "RepositoryModelUnload": service_pb2.RepositoryModelUnloadRequest(model_name="vocoder"),
@@ -195,6 +198,18 @@ def test_a_dead_process_is_brought_back_over_tls(secure: Server) -> None:
             watchdog.look()
     assert told == ["lost", "reloaded"]
     secure.check("prosody")
+
+
+@pytest.mark.parametrize("victim", ["asr_encoder", "acoustic_step"])
+def test_a_turn_is_served_though_a_model_that_a_stage_asks_has_just_died(
+    secure: Server, client: TurnClient, victim: str
+) -> None:
+    [found] = [stub for stub in stubs(secure.pid, secure.models) if stub.model == victim]
+    with watching(secure, lambda kind, what: None):
+        os.kill(found.pid, signal.SIGKILL)
+        time.sleep(LOST_S)
+        assert list(client.turn(audio.read(ORDER)))
+    secure.check(victim)
 
 
 def hostile() -> Iterator[Any]:
