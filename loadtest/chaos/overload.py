@@ -51,6 +51,7 @@ def overload(stand: Stand, random: Random, advance: Callable[[int], None]) -> Fo
         "overload_not_answered_once": float(sum(not one.answered_once for one in told)),
         "overload_untyped_errors": float(sum(one.outcome == "UNTYPED" for one in told)),
         "overload_refusal_ms_p50": percentile(refusal_ms, 50),
+        "overload_refusal_ms_p95": percentile(refusal_ms, 95),
         "overload_refusal_ms_p99": percentile(refusal_ms, 99),
         "overload_refusals_without_reason": float(len(untold)),
         "overload_rss_growth_share": rss_after / rss_before - 1,
