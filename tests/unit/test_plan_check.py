@@ -106,7 +106,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"b": {"stages": ["think"], "device": "d", "replicas": 3}},
         {"devices": {"d": {"bytes": "1GiB"}}, "stages": {"think": {"bytes": "512MiB"}}},
-        r"devices\.d\.bytes: 1 GiB, but its servers need 1\.5 GiB \(b x 3: 1\.5 GiB\)",
+        r"devices\.d\.bytes: 1 GiB, but its servers need 1\.5 GiB \(b x 3: 1\.5 GiB, each "
+        r"think 512 MiB\)",
     ),
 ]
 
@@ -142,7 +143,7 @@ def test_artefacts_count_where_they_are_more_than_was_declared(
         stages={"think": {"bytes": 50}},
     )
     (reason,) = reasons(given, models | loops, HERE)
-    assert "its servers need 8.01 KiB (b x 2: 8.01 KiB)" in reason
+    assert "its servers need 8.01 KiB (b x 2: 8.01 KiB, each think 4 KiB)" in reason
     roomy = given.model_copy(
         update={"devices": {"d": given.devices["d"].model_copy(update={"bytes": 8200})}}
     )
