@@ -153,6 +153,7 @@ def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> No
     assert schedule.started == sorted(set(schedule.started)), "not in the order of arrival"
     assert schedule.largest >= min(slots, 2 if schedule.batch.byte_limit else 3)
     assert schedule.batch.plan() is None
+    assert schedule.batch.held_bytes == 0
 
 
 def test_a_member_decodes_while_others_are_prefilled() -> None:
