@@ -1,6 +1,6 @@
 """Memory: what the servers of a device, or one server, need of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deploy.errors import BytesUnfit, RepositoryError
@@ -45,6 +45,30 @@ def over_budget(plan: Plan, models: Models, occupants: Iterable[Occupant]) -> It
                 f"devices.{device}.bytes: {told_bytes(room)}, but its servers need "
                 f"{told_bytes(total)} ({each})"
             )
+
+
+def over_machine(
+    plan: Plan,
+    models: Models,
+    occupants: Iterable[Occupant],
+    room: int,
+    is_local: Callable[[str], bool],
+) -> Iterator[str]:
+    """A line when the servers of this machine need more than the `room` bytes it has. What servers
+    on a GPU need lies there."""
+    needs: dict[str, int] = {}
+    for one in occupants:
+        device = plan.devices.get(one.device or "")
+        if is_local(plan.servers[one.name].host) and (device is None or device.gpu is None):
+            for name, nbytes in needed(plan, models, one.view).items():
+                needs[name] = needs.get(name, 0) + one.count * nbytes
+            needs[TRITONSERVER] = needs.get(TRITONSERVER, 0) + one.count * SERVER_BYTES
+    total = sum(needs.values())
+    if total > room:
+        yield (
+            f"this machine has {told_bytes(room)}, but its servers need {told_bytes(total)} in "
+            f"all: {told_parts(needs)}"
+        )
 
 
 def needed_bytes(plan: Plan, models: Models, view: View) -> int:

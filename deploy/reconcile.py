@@ -27,7 +27,7 @@ from python_backends.declared import Declared
 
 LEAST: Final = 0.7
 MOST: Final = 1.0
-LOOK_S: Final = 0.05
+LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True)

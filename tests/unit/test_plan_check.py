@@ -1,6 +1,7 @@
 """A plan that cannot work is refused with every reason."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,21 @@ def test_a_front_on_loopback_may_reach_a_server_on_this_machines_other_address(
 ) -> None:
     both = Machine(cores=frozenset({0}), is_local=lambda host: True)
     assert reasons(plan({"b": {"stages": ["think"], "host": "10.0.0.2"}}), models, both) == []
+
+
+def test_servers_of_one_machine_share_its_memory(models: dict[str, Model]) -> None:
+    servers = {
+        "b": {"stages": ["think"], "replicas": 2},
+        "c": {"stages": ["prosody"], "device": "d"},
+    }
+    given = plan(servers, devices={"d": {"gpu": 0}}, stages={"think": {"bytes": "2GiB"}})
+    small = replace(HERE, bytes=4 * 2**30)
+    (reason,) = reasons(given, models, small)
+    assert reason.startswith("this machine has 4 GiB, but its servers need")
+    assert "think 4 GiB" in reason
+    assert "tritonserver 1.41 GiB" in reason
+    assert "prosody 2" not in reason, "it is on the GPU"
+    assert reasons(given, models, replace(HERE, bytes=2**36)) == []
 
 
 def test_only_servers_of_this_machine_are_started() -> None:
