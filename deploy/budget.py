@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from deploy.errors import BytesUnfit, RepositoryError
 from deploy.plan import Plan
-from deploy.proxies import PROXY_BYTES
 from deploy.repositories import Model
 from deploy.views import Models, View, artefact_bytes, belonging, size_of, views
 from python_backends.declared import Declared
@@ -90,7 +89,8 @@ def needed(plan: Plan, models: Models, view: View) -> dict[str, int]:
             }
     others = [one for one in view.own if one not in _all_belonging(view, models)]
     found |= {one: model_bytes(models[one], models) for one in others}
-    return found | {f"{name} (proxy)": PROXY_BYTES for name in view.proxies}
+    proxies = {name: models[name].as_proxy() for name in view.proxies}
+    return found | {f"{n} (proxy)": model_bytes(one, models) for n, one in proxies.items()}
 
 
 def _all_belonging(view: View, models: Models) -> set[str]:
@@ -103,8 +103,8 @@ def model_bytes(model: Model, models: Models) -> int:
     if model.config.platform == "ensemble":
         return 0
     declared = declared_of(model)
-    if declared is not None:
-        return declared.total
+    if declared is not None or model.is_proxy:
+        return declared.total if declared else 0
     opened = sum(size_of(models[one].version_folder) for one in model.opens if one in models)
     return size_of(model.version_folder) + model.engines * opened
 

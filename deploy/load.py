@@ -39,6 +39,9 @@ FRAMES: Final = 1600
 """Of the longest piece of sound."""
 
 PHONEMES: Final = 100
+ROWS: Final = 16
+"""Of prosody."""
+
 STREAMS: Final = 64
 SENTENCE: Final = "The big brown dog ran over the hill and found three small cats by the river, "
 EXCHANGE: Final = (
@@ -56,6 +59,7 @@ def largest(models: Collection[str]) -> Iterator[list[Any]]:
         "encode": partial(_minutes, "encode"),
         "asr_encoder": _passes,
         "speak": _sentences,
+        "prosody": _texts,
         "acoustic": _pieces,
         "vocoder": _sounds,
         "vad": _streams,
@@ -123,6 +127,11 @@ def _passes() -> Iterator[list[Any]]:
 
 def _sentences() -> Iterator[list[Any]]:
     yield [_request("speak", one, {"TEXT": _text(3 * SENTENCE)}, stream=False) for one in range(4)]
+
+
+def _texts() -> Iterator[list[Any]]:
+    """The longest pieces of text, a row for each of them."""
+    yield [_request("prosody", number, {"TEXT": _text(5 * SENTENCE)}) for number in range(ROWS)]
 
 
 def _pieces() -> Iterator[list[Any]]:

@@ -1,5 +1,6 @@
 """Memory of this machine, and what processes take of it."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,12 +36,19 @@ def _limits(own: Path, root: Path) -> Iterator[int]:
 
 
 def private_bytes(pid: int) -> int:
-    """Pages of a process that no other one has (USS), so that sums count nothing twice; 0 of one
-    that has ended. Libraries and files that several have mapped are in nobody's."""
+    """The most pages that a process has had and no other one (USS), so that sums count nothing
+    twice; 0 of one that has ended. Libraries and files that several have mapped are in nobody's.
+
+    The kernel remembers the peak of all its pages (proc(5): VmHWM, VmRSS); what has gone since was
+    its own, as libraries stay.
+    """
     try:
-        return int(psutil.Process(pid).memory_full_info().uss)
-    except psutil.Error:
+        private = int(psutil.Process(pid).memory_full_info().uss)
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (psutil.Error, OSError):
         return 0
+    pages = dict(re.findall(r"^(VmHWM|VmRSS):\s+(\d+) kB$", status, re.MULTILINE))
+    return private + 1024 * (int(pages.get("VmHWM", 0)) - int(pages.get("VmRSS", 0)))
 
 
 def region_bytes(pid: int, prefix: str) -> int:

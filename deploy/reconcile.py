@@ -1,7 +1,7 @@
 """Behind `python -m deploy bytes`: what models declare beside what their processes take.
 
-Of a process its private pages count (USS), and its own region of shared memory; what it shares
-with others, as libraries are, counts to nobody.
+Of a process the most private pages that it ever had count (USS), and its own region of shared
+memory; what it shares with others, as libraries are, counts to nobody.
 """
 
 import os
@@ -27,7 +27,7 @@ from python_backends.declared import Declared
 
 LEAST: Final = 0.7
 MOST: Final = 1.0
-LOOK_S: Final = 0.1
+LOOK_S: Final = 0.5
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from deploy.errors import BytesUnfit, RepositoryError
 from deploy.launcher import Server
 from deploy.memory import machine_bytes, private_bytes, region_bytes
 from deploy.processes import SHARED_MEMORY
-from deploy.proxies import PROXY_BYTES
 from deploy.reconcile import Row, table
 from deploy.repositories import (
     Model,
@@ -54,7 +53,7 @@ def test_models_that_do_not_fit_are_refused_and_everyones_bytes_are_named(
 
 def test_a_server_that_does_not_fit_starts_no_process_and_leaves_nothing(tmp_path: Path) -> None:
     server = Server(Settings(out=tmp_path, bytes=MIB))
-    with pytest.raises(BytesUnfit, match=r"think 95\d MiB"):
+    with pytest.raises(BytesUnfit, match=r"think 9\d\d MiB"):
         server.start()
     assert not server.alive
     assert list(tmp_path.glob("run-*")) == []
@@ -80,9 +79,14 @@ def test_other_parameters_need_other_bytes(models: dict[str, Model]) -> None:
         model_bytes(wrong["think"], wrong)
 
 
-def test_a_proxy_takes_what_a_proxy_takes(models: dict[str, Model]) -> None:
-    seen = with_proxies(models, ["think"])
-    assert model_bytes(seen["think"], seen) == PROXY_BYTES
+def test_a_proxy_takes_a_process_and_what_is_on_its_way_to_the_stage(
+    models: dict[str, Model],
+) -> None:
+    seen = with_proxies(models, ["think", "vad"])
+    process, stage = byte_count("36MiB"), models["think"].parameters
+    on_its_way = byte_count(stage["bytes_requests"]) + byte_count(stage["bytes_shm"])
+    assert model_bytes(seen["think"], seen) == process + on_its_way
+    assert model_bytes(seen["vad"], seen) == process + 2 * MIB
 
 
 def test_artefacts_count_of_a_model_that_declares_nothing(
@@ -117,10 +121,10 @@ def test_the_least_limit_of_the_cgroups_above_is_what_there_is(tmp_path: Path) -
     assert whole == memory.psutil.virtual_memory().total
 
 
-def test_private_pages_count_and_the_region_that_the_command_line_names(tmp_path: Path) -> None:
+def test_private_pages_count_though_they_are_gone_and_the_region_that_is_named() -> None:
     prefix = f"tristage-test-{os.getpid()}-"
     region = SHARED_MEMORY / f"{prefix}region"
-    script = "import sys; held = bytearray(b'1') * (32 * 2**20); print(); sys.stdin.read()"
+    script = "import sys; b'1' * (32 * 2**20); print(); sys.stdin.read()"
     command = [sys.executable, "-c", script, region.name]
     try:
         region.write_bytes(b"1" * MIB)
@@ -191,7 +195,8 @@ def test_the_load_reaches_every_model_that_callers_or_stages_give_the_largest_wo
         known = {tensor.name for tensor in models[request.model_name].config.input}
         assert {tensor.name for tensor in request.inputs} <= known
     assert {request.model_name for request in sent} == {
-        *("think", "turn", "transcribe", "asr_encoder", "speak", "acoustic", "vocoder", "vad")
+        *("think", "turn", "transcribe", "asr_encoder", "speak", "prosody"),
+        *("acoustic", "vocoder", "vad"),
     }
     alone = [request.model_name for group in load.largest(["encode"]) for request in group]
     assert set(alone) == {"encode"}
