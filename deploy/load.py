@@ -32,6 +32,9 @@ SESSIONS: Final = 8
 CROWD: Final = 7
 """Turns of a minute at once: what the front door may hold of them."""
 
+MINUTES: Final = 9
+"""Sounds of a minute at once that the encoder's window may hold."""
+
 CROWD_MS: Final = 8000
 """After which they are given up: by then all of them have been heard."""
 
@@ -55,17 +58,14 @@ def largest(models: Collection[str]) -> Iterator[list[Any]]:
     makers: dict[str, Callable[[], Iterable[Sequence[Any]]]] = {
         "think": _talks,
         "turn": _crowd,
-        "transcribe": partial(_minutes, "transcribe"),
-        "encode": partial(_minutes, "encode"),
-        "asr_encoder": _passes,
+        "transcribe": _orders,
+        "encode": partial(_minutes, models),
         "speak": _sentences,
         "prosody": _texts,
         "acoustic": _pieces,
         "vocoder": _sounds,
         "vad": _streams,
     }
-    if "transcribe" in models:
-        del makers["encode"]
     for model, make in makers.items():
         if model in models:
             yield from map(list, make())
@@ -110,19 +110,23 @@ def _talks() -> Iterator[list[Any]]:
 def _crowd() -> Iterator[list[Any]]:
     """Turns of a minute at once, all of one sound: it is encoded once for all of them."""
     yield [
-        _request("turn", number, {"AUDIO": minute(0)}, deadline_ms=CROWD_MS)
+        _request("turn", number, {"AUDIO": minute()}, deadline_ms=CROWD_MS)
         for number in range(CROWD)
     ]
 
 
-def _minutes(model: str) -> Iterator[list[Any]]:
-    """Sounds of a minute that differ: full passes of full windows."""
-    yield [_request(model, number, {"AUDIO": minute(number)}) for number in range(4)]
+def _orders() -> Iterator[list[Any]]:
+    """Short sounds that differ: a row of the decoder for each of them, with a short context."""
+    sounds = (np.roll(_recorded(), SAMPLE_RATE_HZ * one // 4) for one in range(AT_ONCE))
+    yield [_request("transcribe", one, {"AUDIO": sound[None]}) for one, sound in enumerate(sounds)]
 
 
-def _passes() -> Iterator[list[Any]]:
-    """The largest pass that the window makes."""
-    yield [_request("asr_encoder", 0, {"MEL": np.zeros((4, 80, 3000), np.float32)})]
+def _minutes(models: Collection[str]) -> Iterator[list[Any]]:
+    """As many sounds of a minute as are let in, all of them one, behind the largest pass that the
+    window makes: so they are all there together."""
+    minutes = [_request("encode", number, {"AUDIO": minute()}) for number in range(MINUTES)]
+    largest = _request("asr_encoder", 0, {"MEL": np.zeros((4, 80, 3000), np.float32)})
+    yield [largest, *minutes] if "asr_encoder" in models else minutes
 
 
 def _sentences() -> Iterator[list[Any]]:
@@ -169,12 +173,15 @@ def _streams() -> Iterator[list[Any]]:
     yield found
 
 
-def minute(shift_s: int) -> NDArray[np.float32]:
-    """AUDIO [1, 960000] of somebody who orders again and again; others by other shifts."""
+def minute() -> NDArray[np.float32]:
+    """AUDIO [1, 960000] of somebody who orders again and again."""
+    return np.resize(_recorded(), MINUTE)[None]
+
+
+def _recorded() -> NDArray[np.float32]:
     with wave.open(str(ORDER)) as recording:
         samples = np.frombuffer(recording.readframes(recording.getnframes()), "<i2")
-    sound = samples.astype(np.float32) / INT16_FULL_SCALE
-    return np.roll(np.resize(sound, MINUTE), SAMPLE_RATE_HZ * shift_s)[None]
+    return samples.astype(np.float32) / INT16_FULL_SCALE
 
 
 def _request(model: str, number: int, arrays: Arrays, **parameters: Any) -> Any:

@@ -96,7 +96,12 @@ class StageBackend:
         """Enqueue; nothing is answered here but control requests and refusals."""
         for native in requests:
             request = MeteredRequest(
-                native, self._config.name, self._ended, self._outbox.post, self.meters
+                native,
+                self._config.name,
+                self._ended,
+                self._outbox.post,
+                self.meters,
+                self._requests.most_input,
             )
             try:
                 self._accept(request)

@@ -14,10 +14,15 @@ class RequestBytes:
     """Taken when a request arrives, given back when it has ended, by one thread at a time."""
 
     def __init__(self, declared: Declared) -> None:
-        limit = declared.requests or UNBOUNDED
+        self._limit = declared.requests or UNBOUNDED
         self._per_input = declared.per_input
-        self._budget = ByteBudget(limit, {PART: limit})
+        self._budget = ByteBudget(self._limit, {PART: self._limit})
         self._held: dict[Request, int] = {}
+
+    @property
+    def most_input(self) -> int:
+        """Bytes of the inputs that one request may have if there is no other."""
+        return self._limit // self._per_input
 
     def take(self, request: Request) -> None:
         """For the inputs of a request, and what is made of them. InvalidInput when it could never

@@ -195,11 +195,13 @@ def test_the_load_reaches_every_model_that_callers_or_stages_give_the_largest_wo
         known = {tensor.name for tensor in models[request.model_name].config.input}
         assert {tensor.name for tensor in request.inputs} <= known
     assert {request.model_name for request in sent} == {
-        *("think", "turn", "transcribe", "asr_encoder", "speak", "prosody"),
-        *("acoustic", "vocoder", "vad"),
+        *("think", "turn", "transcribe", "encode", "asr_encoder", "speak"),
+        *("prosody", "acoustic", "vocoder", "vad"),
     }
     alone = [request.model_name for group in load.largest(["encode"]) for request in group]
     assert set(alone) == {"encode"}
+    (behind,) = load.largest(["encode", "asr_encoder"])
+    assert [request.model_name for request in behind] == ["asr_encoder", *alone]
 
 
 def test_watched_processes_are_known_at_their_most(monkeypatch: pytest.MonkeyPatch) -> None:

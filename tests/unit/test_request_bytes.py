@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from python_backends.bridge import publisher as publishing
+from python_backends.bridge import request as bridge_request
+from python_backends.bridge import tensors
 from python_backends.errors import Cancelled, InvalidInput, Overloaded, StageError, parse
 from python_backends.scheduling.bytes import Usage
 from tests import fakes
@@ -62,6 +64,20 @@ def test_a_request_beyond_the_budget_fails_alone_and_says_what_is_allowed() -> N
         assert not ask(turn="beside").wait()[-1].has_error()
         cancel(stage, "held")
         assert isinstance(error(held), Cancelled)
+
+
+def test_inputs_that_are_to_be_refused_are_not_even_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+
+    def to_array(tensor: fakes.Tensor) -> Any:
+        copied.append(tensor.as_numpy().nbytes)
+        return tensors.to_array(tensor)
+
+    monkeypatch.setattr(bridge_request, "to_array", to_array)
+    with serving() as (_, ask):
+        error(ask(numbers=9, turn="huge"))
+        ask(numbers=8, turn="largest").wait()
+    assert copied == [32]
 
 
 def test_a_request_that_does_not_fit_now_may_come_back_when_others_have_ended() -> None:
