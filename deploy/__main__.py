@@ -1,12 +1,15 @@
 """`python -m deploy serve`: one server in the foreground. `plan`, `up`, `status`, `scale`, `down`:
-the servers of a plan. `sweep`: clean up."""
+the servers of a plan. `bytes`: what models declare and take. `sweep`: clean up."""
 
 import argparse
+import json
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
+
+from rich.console import Console
 
 from deploy import runs
 from deploy.cluster import commands as cluster
@@ -15,9 +18,11 @@ from deploy.launcher import Server
 from deploy.plan_check import LOOPBACK
 from deploy.processes import LOCALHOST
 from deploy.progress import Line
+from deploy.reconcile import LEAST, MOST, Row, as_they_are, table, under_load
 from deploy.settings import OUT, Ports, Settings
 from deploy.tls import Tls
 from deploy.watchdog import watching
+from python_backends.sizes import byte_count
 
 EXAMPLE = """
     import numpy, queue
@@ -42,6 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DeployError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
+
+
+TABLE_WIDTH = 110
+"""Columns, where there is no terminal to ask."""
 
 
 class _Terminated(Exception):
@@ -73,6 +82,31 @@ def _told(kind: str, what: str) -> None:
     print(f"{kind}: {what}", file=sys.stderr, flush=True)
 
 
+def bytes_(options: argparse.Namespace) -> int:
+    """What each model declares beside what its process takes: of a server that is started for it
+    and given the largest requests, or of those that run."""
+    found = as_they_are(options.out) if options.running else {"under load": _loaded(options)}
+    console = Console()
+    console.width = max(console.width, TABLE_WIDTH)
+    for name, rows in found.items():
+        print(f"{name}:")
+        console.print(table(rows))
+    if options.json:
+        told = {name: {row.name: row.as_json() for row in rows} for name, rows in found.items()}
+        options.json.write_text(json.dumps(told, indent=2))
+    wrong = [row.name for rows in found.values() for row in rows if not row.fits]
+    if wrong:
+        print(f"measured / declared is not {LEAST} to {MOST}: {', '.join(wrong)}", file=sys.stderr)
+    if not found:
+        print("no server runs", file=sys.stderr)
+    return 0 if found and not wrong else 1
+
+
+def _loaded(options: argparse.Namespace) -> list[Row]:
+    with Server(_settings(options), Line()) as server:
+        return under_load(server)
+
+
 def sweep(options: argparse.Namespace) -> int:
     """Remove what killed launchers left behind."""
     swept = runs.sweep(options.out)
@@ -86,10 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     server = commands.add_parser("serve", help="start the server, stop it with Ctrl-C")
     server.set_defaults(action=serve)
-    server.add_argument("--model", action="append", help="only this one and what it calls")
-    server.add_argument(
-        "--set", action="append", default=[], metavar="MODEL.PARAMETER=VALUE", type=_assignment
-    )
+    _add_models(server)
     server.add_argument("--ports", type=int, nargs=3, metavar=("HTTP", "GRPC", "METRICS"))
     server.add_argument("--host", default=LOCALHOST, help="address to listen on (%(default)s)")
     server.add_argument("--tls-cert", type=Path, help="gRPC over TLS: the certificate (PEM)")
@@ -98,10 +129,32 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument(
         "--drain-s", type=float, default=10.0, help="what SIGTERM gives open turns (10)"
     )
-    server.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
+    declared = commands.add_parser("bytes", help="what models declare, and what they take")
+    declared.set_defaults(action=bytes_, **NO_ADDRESS)
+    _add_models(declared)
+    declared.add_argument(
+        "--running", action="store_true", help="of servers that run, as they are now"
+    )
+    declared.add_argument("--json", type=Path, help="write it to this file, too")
     cluster.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
     return parser
+
+
+NO_ADDRESS = {"ports": None, "host": LOCALHOST, "tls_cert": None, "tls_key": None, "tls_ca": None}
+"""Of a server that nobody else is to reach."""
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    """What is served."""
+    parser.add_argument("--model", action="append", help="only this one and what it calls")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="MODEL.PARAMETER=VALUE", type=_assignment
+    )
+    parser.add_argument("--config-name", help="take configs/<name>.pbtxt where there is one")
+    parser.add_argument(
+        "--bytes", type=_size, help="what its models may take: 2GiB; default: this machine's memory"
+    )
 
 
 def _assignment(text: str) -> tuple[str, str, str]:
@@ -110,6 +163,13 @@ def _assignment(text: str) -> tuple[str, str, str]:
     if not (found and dot):
         raise argparse.ArgumentTypeError(f"{text!r} is not MODEL.PARAMETER=VALUE")
     return model, parameter, value
+
+
+def _size(text: str) -> int:
+    try:
+        return byte_count(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r}: {fault}") from fault
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -123,6 +183,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         config_name=options.config_name,
         host=options.host,
         tls=_tls(options),
+        bytes=options.bytes,
         out=options.out,
     )
 

@@ -5,6 +5,7 @@
   x PortBusy          somebody else listens on a port that was asked for
   x PlanError         a deployment plan cannot be read, or cannot work; one reason a line
   x RepositoryError   a model repository, a model's name or an override is wrong
+  x BytesUnfit        what models declare is more than there is; every one's bytes are named
   x TlsUnfit          certificates are missing, broken, or do not fit
   x ServerFailed      the server ended, or a model did not answer its first inference
 """
@@ -28,6 +29,10 @@ class PlanError(DeployError):
 
 class RepositoryError(DeployError):
     """A model repository or what was asked of it makes no sense."""
+
+
+class BytesUnfit(DeployError):
+    """The bytes that models declare, and that they do not fit."""
 
 
 class TlsUnfit(DeployError):

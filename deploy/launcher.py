@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from deploy import backends, rehearsal, repositories, runs
 from deploy.access import access_of
+from deploy.budget import refuse_over
 from deploy.command import CALLERS, leashed, server_command
 from deploy.errors import ServerFailed
 from deploy.figures import open_requests, read_metrics
@@ -104,7 +105,8 @@ class Server:
         """Start, wait until every model has answered, return self.
 
         Without `rehearse` no whole turn is spoken, so that servers it would need may be away.
-        Raises EnvironmentUnfit, PortBusy, RepositoryError or ServerFailed; nothing is left behind.
+        Raises EnvironmentUnfit, PortBusy, RepositoryError, BytesUnfit or ServerFailed; nothing is
+        left behind.
         """
         backends.require_stub_environment()
         runs.sweep(self.settings.out)
@@ -175,7 +177,11 @@ class Server:
 
     def config(self, name: str) -> Any:
         """The ModelConfig that it serves `name` with."""
-        return self._known[name].config
+        return self.model(name).config
+
+    def model(self, name: str) -> repositories.Model:
+        """A model that it serves."""
+        return self._known[name]
 
     def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
         """One real inference of a model; ServerFailed when it does not answer."""
@@ -209,6 +215,7 @@ class Server:
             known, self.settings.proxies, self.settings.proxy_parameters
         )
         self.models = repositories.to_load(self._known, self.settings.models)
+        refuse_over(self.settings.room, self.models, self._known)
         self._run = folder, prefix = runs.open_run(self.settings.out)
         self.log = ServerLog(runs.new_log(self.settings.out, folder.name))
         atexit.register(self._stop_at_exit, os.getpid())

@@ -39,10 +39,11 @@ from pydantic import (
 )
 
 from deploy.errors import PlanError
-from deploy.plan_values import byte_count, scalar_text
+from deploy.plan_values import scalar_text
 from deploy.processes import LOCALHOST
 from deploy.settings import REPOSITORIES, Ports
 from deploy.tls import Tls
+from python_backends.sizes import byte_count
 
 PLANS = Path(__file__).parent / "plans"
 DEFAULT = "one-server"

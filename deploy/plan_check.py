@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields
 
 from deploy import processes
-from deploy.budget import over_budget, planned
+from deploy.budget import over_budget, over_machine, planned
 from deploy.errors import PlanError, RepositoryError
+from deploy.memory import machine_bytes
 from deploy.plan import Plan, ServerPlan
 from deploy.repositories import Model, read_models, with_overrides
 from deploy.settings import LISTENERS
@@ -26,6 +27,7 @@ class Machine:
 
     cores: frozenset[int] = field(default_factory=lambda: frozenset(os.sched_getaffinity(0)))
     is_local: Callable[[str], bool] = processes.is_local
+    bytes: int = field(default_factory=machine_bytes)
 
 
 def read(plan: Plan) -> dict[str, Model]:
@@ -53,7 +55,9 @@ def reasons(plan: Plan, models: Models, machine: Machine) -> list[str]:
         models = with_overrides(models, plan.overrides())
         found += [*_placing(plan, models), *_addresses(plan, machine), *_cores(plan, machine)]
     if not found:
-        found += over_budget(plan, models, planned(plan, models))
+        occupants = list(planned(plan, models))
+        found += over_budget(plan, models, occupants)
+        found += over_machine(plan, models, occupants, machine.bytes, machine.is_local)
     return found
 
 

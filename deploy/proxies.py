@@ -5,6 +5,11 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
+from python_backends.declared import PARAMETERS
+
+PROCESS = "36MiB"
+"""That a proxy's process takes before it has anything to pass on."""
+
 PROXY_BACKEND = "remote_stage"
 SEEN_BY_CALLERS = {"name", "max_batch_size", "input", "output", "model_transaction_policy"}
 """What a proxy keeps of a config; how a stage is batched is its own affair, where it is served."""
@@ -20,9 +25,25 @@ def proxy_config(config: Any, parameters: Mapping[str, str]) -> Any:
     proxy.backend = PROXY_BACKEND
     proxy.instance_group.add(kind=model_config_pb2.ModelInstanceGroup.KIND_CPU, count=1)
     controlled = "true" if has_control(config) else "false"
-    for key, value in {**parameters, "controlled": controlled}.items():
+    declared = _declared(config) if _declares(config) else {}
+    for key, value in {**declared, **parameters, "controlled": controlled}.items():
         proxy.parameters[key].string_value = value
     return proxy
+
+
+def _declares(config: Any) -> bool:
+    return any(key in PARAMETERS for key in config.parameters)
+
+
+def _declared(config: Any) -> dict[str, str]:
+    """A process, and what is on its way to the stage and back: as much as one replica may have of
+    it. It is not bounded here, since there may be several."""
+    stage = {key: config.parameters[key].string_value for key in config.parameters}
+    return {
+        "bytes_process": PROCESS,
+        "bytes_activation": stage.get("bytes_requests", "0"),
+        "bytes_shm": stage.get("bytes_shm", "0"),
+    }
 
 
 def has_control(config: Any) -> bool:

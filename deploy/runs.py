@@ -64,6 +64,12 @@ def sweep(out: Path) -> list[str]:
     return swept
 
 
+def alive(out: Path) -> list[tuple[Path, str]]:
+    """Run directories whose owner lives, with their shared-memory prefixes."""
+    found = ((folder, _owner(folder)) for folder in sorted(out.glob("run-*")))
+    return [(folder, owner.prefix) for folder, owner in found if owner is not None and owner.alive]
+
+
 def new_log(out: Path, name: str) -> Path:
     """A path for a server's log, kept after the run; only the newest LOGS_KEPT stay."""
     logs = out / "logs"

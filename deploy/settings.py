@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy import backends, processes
+from deploy import backends, memory, processes
 from deploy.tls import Tls
 
 OUT = backends.ROOT / "out"
@@ -77,10 +77,19 @@ class Settings:
     arguments: Sequence[str] = ()
     """More arguments for tritonserver."""
 
+    bytes: int | None = None
+    """What its models and the server itself may take, as they declare it; None: the memory of this
+    machine, or of the cgroup that we are in."""
+
     out: Path = OUT
     start_timeout_s: float = 300.0
     exit_timeout_s: int = 5
     """How long a stop waits for open requests; an open client stream costs all of it."""
+
+    @property
+    def room(self) -> int:
+        """Bytes that its models may declare in all."""
+        return memory.machine_bytes() if self.bytes is None else self.bytes
 
     def host_of(self, purpose: str) -> str:
         """The address that a port is opened on. What callers say is never plaintext where it is to

@@ -85,25 +85,31 @@ def called_apart(found: Mapping[str, View]) -> set[str]:
     return {stage for view in found.values() for stage in view.proxies}
 
 
+def belonging(stage: str, view: View, models: Models) -> list[str]:
+    """A stage and the models that it calls, directly or not, except other stages."""
+    others = (set(view.stages) | set(view.proxies)) - {stage}
+    waiting, found = [stage], dict[str, None]()
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name not in others and name in models:
+            found[name] = None
+            waiting.extend(sorted(models[name].calls))
+    return list(found)
+
+
 def artefact_bytes(stage: str, view: View, models: Models) -> int:
     """Size of the files that a stage loads: its own, those of the models it calls, except other
     stages, and those that each of its engines opens."""
-    others = (set(view.stages) | set(view.proxies)) - {stage}
-    waiting, seen = [stage], set(others)
-    total = 0
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name not in models:
-            continue
-        seen.add(name)
-        model = models[name]
-        total += _size(model.version_folder)
-        total += model.engines * sum(_size(models[one].version_folder) for one in model.opens)
-        waiting.extend(model.calls)
-    return total
+    own = [models[name] for name in belonging(stage, view, models)]
+    return sum(
+        size_of(model.version_folder)
+        + model.engines * sum(size_of(models[one].version_folder) for one in model.opens)
+        for model in own
+    )
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
+    """Of the files below a folder; 0 where there is none."""
     if not folder.exists():
         return 0
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -8,9 +8,9 @@ from rich.table import Table
 from deploy.budget import needed_bytes
 from deploy.cluster.files import ClusterState, ServerState
 from deploy.plan import Plan
-from deploy.plan_values import told_bytes
 from deploy.repositories import with_overrides
 from deploy.views import Models, View, views
+from python_backends.sizes import told_bytes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`make chaos`: everything goes wrong on purpose; `make soak`: for a long time nothing does.
 
-All but the hostile requests is on the emulated device: it takes the profile's time and computes
-nothing, so what is shown is the server's and the schedulers' doing.
+All but the hostile requests and the byte budgets is on the emulated device: it takes the profile's
+time and computes nothing, so what is shown is the server's and the schedulers' doing.
 """
 
 import argparse
@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from rich.progress import Progress
 
+from loadtest.chaos.budgets import STEPS as BUDGETS
+from loadtest.chaos.budgets import budgets
 from loadtest.chaos.hostile import FILES, REQUESTS, hostile
 from loadtest.chaos.kills import KILLS, kills, stops
 from loadtest.chaos.overload import CROWDS, overload
@@ -75,6 +77,11 @@ CHAOS: Final[Mapping[str, Target]] = {
     "hostile_good_spoilt": NEVER,
     "hostile_files": at_least(FILES),
     "hostile_files_untyped": NEVER,
+    "bytes_refused_before_load": ALWAYS,
+    "bytes_over_budget_failed_alone": ALWAYS,
+    "bytes_measured_by_declared_min": at_least(0.7),
+    "bytes_measured_by_declared_max": at_most(1),
+    "bytes_left_at_rest": NEVER,
     "dead_turns_at_last": NEVER,
     "seconds": at_most(900),
 }
@@ -94,8 +101,12 @@ STEPS: Final[Mapping[str, int]] = {
     "stops": MODELS,
     "overload": len(CROWDS) + 1,
     "hostile": REQUESTS,
+    "budgets": BUDGETS,
 }
 """What a part counts while it runs."""
+
+REAL: Final = {"hostile": hostile, "budgets": budgets}
+"""Parts with a server of their own, which has real weights."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,7 +146,7 @@ def told(summary: Mapping[str, float | None], targets: Mapping[str, Target]) -> 
     return {
         "emulated": True,
         "note": "on an emulated device, which takes the profile's time and computes nothing; the "
-        "hostile requests go to the real weights",
+        "hostile requests go to the real weights, and bytes are measured on them",
         "summary": dict(summary),
         "targets": {key: target.words for key, target in asked.items()},
         "met": {key: target.met(known[key]) for key, target in asked.items()},
@@ -148,8 +159,8 @@ def _parts(names: Sequence[str], seed: int) -> dict[str, Found]:
     with bars() as progress, standing(OUT) as stand:
         for name in names:
             advance = partial(progress.advance, _bar(progress, name))
-            if name == "hostile":
-                found[name] = hostile(Random(seed), advance)
+            if name in REAL:
+                found[name] = REAL[name](Random(seed), advance)
             else:
                 part = {"storm": storm, "kills": kills, "stops": stops}.get(name, overload)
                 found[name] = part(stand, Random(seed), advance)

@@ -23,6 +23,7 @@ from python_backends.errors import (
     StageError,
     StageFailed,
 )
+from python_backends.scheduling.bytes import OverBudget, Usage
 from python_backends.scheduling.continuous import ContinuousBatch, Member, Plan
 from python_backends.scheduling.fair import FairQueue
 from python_backends.scheduling.prefixes import EVERYBODY, Prefixes
@@ -107,6 +108,12 @@ class DecodeLoop:
     def members(self) -> list[Member[Sequence]]:
         """Everybody: decoding, being prefilled, waiting."""
         return [*(one for lane in self._lanes for one in lane.batch.running()), *self.waiting]
+
+    def usage(self) -> dict[str, Usage]:
+        """KV of those who have a row, at what they may grow to. Any thread may ask."""
+        rows = [lane.batch.usage() for lane in self._lanes]
+        declared, used = sum(one.declared for one in rows), sum(one.used for one in rows)
+        return {"kv": Usage(declared, used, peak=sum(one.peak for one in rows))}
 
     def check_integrity(self) -> None:
         """What the batches and the store of prefixes hold is what they may."""
@@ -292,6 +299,10 @@ class DecodeLoop:
             one.match = match
             try:
                 self._lanes[0].batch.join(member)
+            except OverBudget as over:
+                self._release(member)
+                needed = f"{over.asked} bytes of KV are needed; the stage has {over.declared}"
+                raise InvalidInput(needed, reason="bytes") from over
             except ValueError as fault:
                 self._release(member)
                 raise InvalidInput(str(fault)) from fault

@@ -24,12 +24,16 @@ class TritonPythonModel(StageBackend):
         engines = _engines(config, settings, task)
         own = [engine for engine in engines if isinstance(engine, SlotPoolEngine)]
         if own:
-            self.meters.gauge("bytes", sum(engine.pools.nbytes for engine in own))
+            held = sum(engine.pools.nbytes for engine in own)
+            self.meters.gauge("bytes", held)
+            config.declared.check_kv(held + settings.session_bytes)
         token_bytes = own[0].pools.token_bytes if own else 1
         prefixes = Prefixes(settings.session_bytes, token_bytes)
-        return DecodeLoop(
+        loop = DecodeLoop(
             task, engines, settings, publish=row.write, meters=self.meters, prefixes=prefixes
         )
+        self.usage = loop.usage
+        return loop
 
 
 def _task(config: ModelConfig, settings: LoopSettings) -> Task:

@@ -3,12 +3,13 @@
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from python_backends.bridge import events
+from python_backends.bridge.byte_figures import ByteFigures
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.dead import DeadTurns
 from python_backends.bridge.figures import Figures
@@ -19,7 +20,9 @@ from python_backends.bridge.meters import Tally
 from python_backends.bridge.outbox import Outbox
 from python_backends.bridge.publisher import Publisher
 from python_backends.bridge.request import Request
+from python_backends.bridge.request_bytes import RequestBytes
 from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
+from python_backends.scheduling.bytes import Usage
 
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread that wants to launch the next step may have to wait for one that is using the
@@ -50,7 +53,8 @@ class StageBackend:
     def make_loop(self, config: ModelConfig) -> Loop:
         """The stage itself; called when the model loads, and again after a bug has ended a loop.
 
-        It may tell `self.meters` what goes to /metrics.
+        It may tell `self.meters` what goes to /metrics, and set `self.usage` to what tells how much
+        of its budget the loop has taken, by part; that is called on another thread.
         """
         raise NotImplementedError(type(self).__name__)
 
@@ -74,13 +78,17 @@ class StageBackend:
         self._config = ModelConfig.from_args(args)
         self._inbox = Inbox()
         self._dead = DeadTurns()
+        declared = self._config.declared
         self._open: set[Request] = set()
+        self._requests = RequestBytes(declared)
         self.meters = Tally()
         self._figures = Figures(self._config.name)
+        self._bytes = ByteFigures(self._figures, declared)
         self._lock = threading.Lock()
         self._broken = self._closing = False
         self._told_open = -1
         self._told_dead = 0
+        self.usage: Callable[[], Mapping[str, Usage]] = dict
         self._loop = self.make_loop(self._config)
         self._tell_open()
         self._outbox = Outbox(self._config.name)
@@ -94,7 +102,12 @@ class StageBackend:
         """Enqueue; nothing is answered here but control requests and refusals."""
         for native in requests:
             request = MeteredRequest(
-                native, self._config.name, self._ended, self._outbox.post, self.meters
+                native,
+                self._config.name,
+                self._ended,
+                self._outbox.post,
+                self.meters,
+                self._requests.most_input,
             )
             try:
                 self._accept(request)
@@ -125,6 +138,7 @@ class StageBackend:
             if self.remembers_cancels and request.turn in self._dead:
                 raise Cancelled("the turn was cancelled before this stage began it")
             self._refuse_if_broken()
+            self._requests.take(request)
             self.screen(request)
             self._open.add(request)
             self._tell_whether_open()
@@ -160,13 +174,15 @@ class StageBackend:
     def _ended(self, request: Request) -> None:
         with self._lock:
             self._open.discard(request)
+            self._requests.give_back(request)
             self._tell_whether_open()
 
     def _tell_open(self) -> None:
         """Every now and then, as other figures are told."""
         with self._lock:
             self._tell_how_many()
-            dead = len(self._dead)
+            dead, requests = len(self._dead), self._requests.usage()
+        self._bytes.tell({"requests": requests, **self.usage()})
         if dead != self._told_dead:
             self._told_dead = dead
             self._figures.tell("dead_turns", (), dead)

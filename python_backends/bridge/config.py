@@ -7,6 +7,8 @@ from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from python_backends.declared import PREFIX, Declared
+
 S = TypeVar("S")
 
 
@@ -46,21 +48,31 @@ class ModelConfig:
         return self.repository / (model or self.name) / self.version / file
 
     def settings(self, kind: type[S]) -> S:
-        """The parameters as a frozen dataclass of bool, int, float and str fields.
+        """The parameters as a frozen dataclass of bool, int, float and str fields, but those of
+        `declared`.
 
         ValueError lists unknown and missing keys, or names the one that cannot be read.
         """
+        given = {key: text for key, text in self.parameters.items() if not key.startswith(PREFIX)}
         known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-        unknown = sorted(set(self.parameters) - set(known))
+        unknown = sorted(set(given) - set(known))
         needed = {name for name, field in known.items() if _is_needed(field)}
-        missing = sorted(needed - set(self.parameters))
+        missing = sorted(needed - set(given))
         if unknown or missing:
             raise ValueError(
                 f"parameters of model {self.name!r}: unknown {unknown}, missing {missing}; "
                 f"known: {sorted(known)}"
             )
         types = get_type_hints(kind)
-        return kind(**{key: _read(key, types[key], v) for key, v in self.parameters.items()})
+        return kind(**{key: _read(key, types[key], text) for key, text in given.items()})
+
+    @property
+    def declared(self) -> Declared:
+        """The bytes it declares; see there. Nothing declared: no part is bounded."""
+        try:
+            return Declared.of(self.parameters) or Declared()
+        except ValueError as fault:
+            raise ValueError(f"model {self.name!r}: {fault}") from fault
 
 
 def _is_needed(field: "Field[Any]") -> bool:

@@ -62,6 +62,10 @@ FIGURES: Mapping[Name, Figure] = {
         "GAUGE",
         "Bytes of the KV and context pools; a wide context is addresses until it is used",
     ),
+    "stage_bytes": Figure(
+        "GAUGE",
+        "Bytes that a stage declares, has taken, and had taken at most, by the part of its budget",
+    ),
     "session_bytes": Figure("GAUGE", "Bytes of KV set aside for the next turns of sessions"),
     "open_requests": Figure(
         "GAUGE", "Requests accepted and not yet answered to the end; what stays is a leak"

@@ -6,7 +6,7 @@ from typing import Any
 from python_backends.bridge.events import now_ns
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.outbox import Work
-from python_backends.bridge.request import Answer, Request
+from python_backends.bridge.request import MAX_INPUT_BYTES, Answer, Request
 from python_backends.errors import from_text
 
 
@@ -23,8 +23,9 @@ class MeteredRequest(Request):
         on_end: Callable[[Request], None],
         post: Callable[[Work], None],
         meters: Meters,
+        most_bytes: int = MAX_INPUT_BYTES,
     ) -> None:
-        super().__init__(native, stage, on_end, post)
+        super().__init__(native, stage, on_end, post, most_bytes)
         self._meters = Meters() if self.is_control else meters
         self._answered = False
 

@@ -17,7 +17,14 @@ Timing = Literal[
 ]
 Event = Literal["releases_total", "requests_total", "restarts_total", "shared_total", "steps_total"]
 Level = Literal[
-    "slots", "bytes", "session_bytes", "open_requests", "dead_turns", "remote_turns", "stage_up"
+    "slots",
+    "bytes",
+    "stage_bytes",
+    "session_bytes",
+    "open_requests",
+    "dead_turns",
+    "remote_turns",
+    "stage_up",
 ]
 Name = Timing | Event | Level
 Labels = tuple[tuple[str, str], ...]

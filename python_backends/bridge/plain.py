@@ -6,6 +6,7 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
+from python_backends.bridge.byte_figures import ByteFigures
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.figures import Figures
 from python_backends.bridge.log import log_fault
@@ -33,6 +34,7 @@ class PlainBackend:
         self._config = ModelConfig.from_args(args)
         self.load(self._config)
         self._figures = Figures(self._config.name)
+        ByteFigures(self._figures, self._config.declared)
         if held := self.held_bytes():
             self._figures.tell("bytes", (), held)
 

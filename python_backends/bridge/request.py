@@ -65,7 +65,8 @@ class Request:
 
     `turn` is the request id; without one, the id that the first stage wrote into EVENTS, or a new
     one. Any thread may answer; whoever ends it first has ended it. Responses are handed to the
-    server by `post`, in order; `on_end` is called when the last one has been.
+    server by `post`, in order; `on_end` is called when the last one has been. Inputs of more than
+    `most_bytes` are not copied, since they are to be refused.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Request:
         stage: str,
         on_end: Callable[["Request"], None],
         post: Callable[[Work], None] = at_once,
+        most_bytes: int = MAX_INPUT_BYTES,
     ) -> None:
         self.stage = stage
         self.arrived_ns = events.now_ns()
@@ -88,7 +90,7 @@ class Request:
         self._gone = False
         tensors = native.inputs()
         self.input_bytes = sum(size_of(tensor) for tensor in tensors)
-        kept = tensors if self.input_bytes <= MAX_INPUT_BYTES else ()
+        kept = tensors if self.input_bytes <= min(most_bytes, MAX_INPUT_BYTES) else ()
         self._arrays = {tensor.name(): to_array(tensor) for tensor in kept}
         self.events = self.optional("EVENTS")
         self.turn = native.request_id() or events.turn_of(self.events) or uuid.uuid4().hex

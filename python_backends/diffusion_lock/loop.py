@@ -25,6 +25,8 @@ from python_backends.diffusion_lock.solver import chosen, stride
 from python_backends.diffusion_lock.source import Voices
 from python_backends.diffusion_lock.turns import Turns
 from python_backends.errors import Cancelled, InvalidInput, Overloaded, StageError
+from python_backends.scheduling.bytes import BatchBudget
+from python_backends.sizes import RowBytes
 
 FIRST_GUESS_S = 0.3
 """A piece's time from its first step to its last, before one was measured."""
@@ -52,9 +54,14 @@ class AcousticLoop:
         self._voices = voices
         self._clock = clock
         graphs = FlowGraphs(call, settings.condition_model, settings.step_model)
-        patience_s = settings.patience_ms / 1000
+        self._row_bytes = RowBytes.read(settings.row_bytes)
+        self._bytes = BatchBudget(settings.max_batch_bytes)
+        self.usage = self._bytes.usage
         self._sharing: Sharing[Piece] = MODES[settings.mode](
-            graphs, max_batch=settings.max_batch, patience_s=patience_s
+            graphs,
+            max_batch=settings.max_batch,
+            patience_s=settings.patience_ms / 1000,
+            most=lambda frames: self._bytes.most(self._row_bytes(frames)),
         )
         self._turns = Turns(limit=settings.max_waiting, hold_s=settings.hold_s)
         self._open: set[Piece] = set()
@@ -76,8 +83,9 @@ class AcousticLoop:
                 self._meter_slots()
 
     def check_integrity(self) -> None:
-        """Open pieces are exactly those that wait, run, or are held back."""
+        """Open pieces are exactly those that wait, run, or are held back; work alone has bytes."""
         self._sharing.check_integrity()
+        assert self._work or not self.usage()["activation"].used
         self._turns.check_integrity()
         assert all(piece.request.is_open for piece in self._open)
         assert self._sharing.waiting + len(self._sharing.running) <= len(self._open)
@@ -132,6 +140,12 @@ class AcousticLoop:
             stride=stride(solver, steps),
         )
         piece.key = Key(piece.score.bucket(limit), steps, solver)
+        needed = self._row_bytes(piece.key.frames)
+        if not self._bytes.most(needed):
+            raise InvalidInput(
+                f"the piece takes {needed} bytes to be computed; the stage has {self._bytes.limit}",
+                reason="bytes",
+            )
         piece.queued_s = self._clock()
         self._sharing.add(piece, piece.queued_s)
 
@@ -155,6 +169,7 @@ class AcousticLoop:
         if work is None:
             return
         self._work, self._work_began_s = work, now
+        self._bytes.begin(sum(self._row_bytes(_frames(piece)) for piece in work.members))
         self._seat(work.members, now)
         future = self._compute.submit(work.run)
         future.add_done_callback(lambda done: self._inbox.put(Wake(_Done(work, done))))
@@ -175,6 +190,7 @@ class AcousticLoop:
     def _done(self, work: Work[Piece], outcomes: Sequence[Outcome | None]) -> None:
         now = self._work_ended_s = self._clock()
         self._work = None
+        self._bytes.end()
         self._meters.step(now - self._work_began_s)
         self._sharing.finish()
         for piece, outcome in zip(work.members, outcomes, strict=True):
@@ -247,6 +263,12 @@ class AcousticLoop:
     def _close(self, piece: Piece, error: StageError) -> None:
         piece.request.fail(error)
         self._open.discard(piece)
+
+
+def _frames(piece: Piece) -> int:
+    """Of its bucket."""
+    assert piece.key is not None, "a piece without sound was computed"
+    return piece.key.frames
 
 
 def _same_turn(other: Piece, piece: Piece) -> bool:

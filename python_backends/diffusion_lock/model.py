@@ -13,7 +13,9 @@ class TritonPythonModel(StageBackend):
         """The loop that owns the flow decoder's queue."""
         settings = config.settings(AcousticSettings)
         if settings.leaf:
-            voices, emulated = plugin.load(settings.leaf)(config, settings)
-            return AcousticLoop(settings, voices, emulated, meters=self.meters)
-        voices = load_voices(config.artefact("speech.json"))
-        return AcousticLoop(settings, voices, call, meters=self.meters)
+            voices, called = plugin.load(settings.leaf)(config, settings)
+        else:
+            voices, called = load_voices(config.artefact("speech.json")), call
+        loop = AcousticLoop(settings, voices, called, meters=self.meters)
+        self.usage = loop.usage
+        return loop

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from python_backends.diffusion_lock.sharing import MODES
 from python_backends.diffusion_lock.solver import SOLVERS
+from python_backends.sizes import RowBytes
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,13 @@ class AcousticSettings:
     """lock: a batch keeps its members from the first step to the last. interleave: members come and
     go between steps."""
 
+    max_batch_bytes: int = 0
+    """Bytes that the pieces computed together may take; 0: as many as max_batch brings."""
+
+    row_bytes: str = ""
+    """What a piece takes of them by its frames, the graphs' share included:
+    "400=8MiB, 1600=32MiB"."""
+
     patience_ms: float = 500.0
     """After this wait a later piece ranks with first pieces."""
 
@@ -42,6 +50,9 @@ class AcousticSettings:
     def __post_init__(self) -> None:
         if min(self.steps, self.max_batch, self.max_frames, self.max_waiting) < 1:
             raise ValueError("steps, max_batch, max_frames and max_waiting must be at least 1")
+        RowBytes.read(self.row_bytes)
+        if self.max_batch_bytes < 0:
+            raise ValueError("max_batch_bytes must not be negative")
         if self.solver not in SOLVERS:
             raise ValueError(f"solver {self.solver!r} is none of {sorted(SOLVERS)}")
         if self.mode not in MODES:

@@ -1,5 +1,6 @@
 """How pieces share the flow decoder: a locked batch to its end, or one evaluation at a time."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,13 @@ from python_backends.scheduling.interleaved import InterleavedBatch
 from python_backends.scheduling.locked import LockedBatch
 
 M = TypeVar("M", bound=Member)
+Most = Callable[[int], float]
+"""Pieces of so many frames that may be computed together."""
+
+
+def any_number(frames: int) -> float:
+    """As many as there are."""
+    return math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +65,13 @@ class Sharing(Protocol[M]):
 class Locked(Generic[M]):
     """Members of one key, from their first step to their last."""
 
-    def __init__(self, graphs: FlowGraphs, *, max_batch: int, patience_s: float) -> None:
+    def __init__(
+        self, graphs: FlowGraphs, *, max_batch: int, patience_s: float, most: Most = any_number
+    ) -> None:
         self._flow = FlowDecoder(graphs)
-        self._policy: LockedBatch[Key, M] = LockedBatch(max_batch=max_batch, patience_s=patience_s)
+        self._policy: LockedBatch[Key, M] = LockedBatch(
+            max_batch=max_batch, patience_s=patience_s, most=lambda key: most(key.frames)
+        )
 
     def add(self, member: M, now: float) -> None:
         """See Sharing."""
@@ -99,10 +111,12 @@ class Locked(Generic[M]):
 class Interleaved(Generic[M]):
     """Members of one bucket, whatever their steps and solvers, for one evaluation."""
 
-    def __init__(self, graphs: FlowGraphs, *, max_batch: int, patience_s: float) -> None:
+    def __init__(
+        self, graphs: FlowGraphs, *, max_batch: int, patience_s: float, most: Most = any_number
+    ) -> None:
         self._flow: FlowSteps[M] = FlowSteps(graphs)
         self._policy: InterleavedBatch[int, Flight[M]] = InterleavedBatch(
-            max_batch=max_batch, patience_s=patience_s
+            max_batch=max_batch, patience_s=patience_s, most=most
         )
 
     def add(self, member: M, now: float) -> None:

@@ -15,6 +15,7 @@ from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, R
 from python_backends.bridge.inbox import Event
 from python_backends.encoder_window.clip import Clip, Member, State, Work
 from python_backends.encoder_window.leaf import Encoded, Leaf
+from python_backends.encoder_window.passes import PassBytes
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.encoder_window.workers import Built, Features, Passed, Workers
 from python_backends.encoder_window.works import Works
@@ -54,11 +55,12 @@ class EncodeLoop:
         self._window: ConditionalWindow[Hashable, Work] = ConditionalWindow(
             max_batch=settings.max_batch, window_s=settings.window_ms / 1000, cap=settings.cap
         )
+        self._bytes = PassBytes(settings)
+        self.usage = self._bytes.usage
         self._works = Works(share=settings.share_identical)
         self._clips: set[Clip] = set()
         self._held: list[tuple[Clip, float]] = []
         """Clips that are encoded and wait for others to be, and since when."""
-
         self._paused_at = 0.0
         self._pauses: deque[tuple[float, float]] = deque(maxlen=PAUSES)
         """When the encoder waited for streams to end; those who were waiting are told."""
@@ -76,8 +78,9 @@ class EncodeLoop:
                 self._meter_slots()
 
     def check_integrity(self) -> None:
-        """Clips are open, and everything not done is somewhere."""
+        """Clips are open, everything not done is somewhere, and a pass alone has bytes."""
         self._window.check_integrity()
+        assert self._running or not self.usage()["activation"].used
         over = [clip for clip in self._clips if clip.is_over]
         held = [clip for clip, _ in self._held]
         assert all(clip in held for clip in over), "a clip was not answered"
@@ -117,7 +120,9 @@ class EncodeLoop:
                 f"{len(self._clips)} requests are being encoded, and no more are taken",
                 retry_after_ms=self._retry_after_ms(),
             )
-        return Clip.of(request, self._leaf.windows(request))
+        windows = self._leaf.windows(request)
+        self._bytes.check(windows)
+        return Clip.of(request, windows)
 
     def _retry_after_ms(self) -> int:
         """When the batches now ahead will have left."""
@@ -145,7 +150,7 @@ class EncodeLoop:
             return
         work.built, work.state, work.ready_s = outcome.values, State.READY, self._clock()
         work.build_start_s, work.build_end_s = outcome.start_s, outcome.end_s
-        self._window.ready(work, work.bucket, work.ready_s, work.window.cost)
+        self._window.ready(work, work.bucket, work.ready_s, self._bytes.cost(work.window))
 
     def _patience_s(self) -> float | None:
         """How long the loop may sleep: until a window ends while the encoder is free, or until it
@@ -198,6 +203,7 @@ class EncodeLoop:
         """Begin a pass, and write down meanwhile what was before it."""
         now = self._clock()
         self._running, self._released_at = batch, now
+        self._bytes.begin([work.window for work in batch.items])
         self._workers.encode(batch)
         for work in batch.items:
             work.state = State.RUNNING
@@ -231,6 +237,7 @@ class EncodeLoop:
     def _encoded(self, batch: Release[Hashable, Work], encoded: Encoded) -> None:
         start_s, now = self._released_at, self._clock()
         self._running, self._free_since, self._batch_s = None, now, now - start_s
+        self._bytes.end()
         self._meters.step(self._batch_s)
         if self._stall is not None:
             self._stall.learn(len(batch.items), encoded.device_s)

@@ -14,4 +14,6 @@ class TritonPythonModel(StageBackend):
         settings = config.settings(EncodeSettings)
         make = plugin.load(settings.leaf) if settings.leaf else None
         leaf = make(config, settings) if make else Whisper(settings, call)
-        return EncodeLoop(settings, leaf, streams=Board().streams, meters=self.meters)
+        loop = EncodeLoop(settings, leaf, streams=Board().streams, meters=self.meters)
+        self.usage = loop.usage
+        return loop

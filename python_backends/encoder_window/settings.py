@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from python_backends.scheduling.stall import StallBudget
 from python_backends.scheduling.window import Cost
+from python_backends.sizes import RowBytes
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,11 @@ class EncodeSettings:
     """Mel frames, padding included, that one pass may have; 0: as many as max_batch brings."""
 
     max_batch_bytes: int = 0
-    """Bytes of features and states that one pass may have; 0: as many as max_batch brings."""
+    """Bytes that one pass may take; 0: as many as max_batch brings."""
+
+    row_bytes: str = ""
+    """What a window takes of a pass by its frames, the encoder's share included:
+    "1500=32MiB, 3000=160MiB". Empty: the bytes of its features and states."""
 
     share_identical: bool = True
     """Windows that sound alike are encoded once while the first of them is under way."""
@@ -54,6 +59,7 @@ class EncodeSettings:
         return Cost(self.max_batch_frames or math.inf, self.max_batch_bytes or math.inf)
 
     def __post_init__(self) -> None:
+        RowBytes.read(self.row_bytes)
         if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
             raise ValueError("max_batch, build_workers and max_waiting must be at least 1")
         if min(self.max_batch_frames, self.max_batch_bytes) < 0:

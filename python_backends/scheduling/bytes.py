@@ -7,11 +7,15 @@ it may grow to; diffusion for a batch, until its last step; weights once. So nob
 runs out of bytes half way, and whoever would exceed a budget is refused at nobody else's expense.
 """
 
+import sys
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
+
+UNBOUNDED: Final = sys.maxsize
+"""A budget that nobody reaches: what is used of it is known all the same."""
 
 
 @dataclass(eq=False)
@@ -90,3 +94,33 @@ class ByteBudget(Generic[H]):
         for usage in self.usage().values():
             assert 0 <= usage.used <= usage.peak <= usage.declared
         assert sum(self._declared.values()) <= self.total
+
+
+class BatchBudget:
+    """The bytes of batches that are computed one after another; `limit` 0: as many as they take."""
+
+    def __init__(self, limit: int) -> None:
+        if limit < 0:
+            raise ValueError(f"a batch may take {limit} bytes; 0 or more is accepted")
+        self.limit = limit or UNBOUNDED
+        self._budget = ByteBudget(self.limit, {"activation": self.limit})
+        self._batch = 0
+
+    def most(self, row: int) -> int:
+        """How many rows of so many bytes one batch may have; 0: not even one."""
+        return self.limit // max(1, row)
+
+    def begin(self, nbytes: int) -> None:
+        """A batch takes its bytes before it is computed; OverBudget when they are too many."""
+        assert not self._batch, "a batch is under way"
+        self._budget.take("activation", nbytes)
+        self._batch = nbytes
+
+    def end(self) -> None:
+        """It has been computed, or has failed."""
+        nbytes, self._batch = self._batch, 0
+        self._budget.give_back("activation", nbytes)
+
+    def usage(self) -> dict[str, Usage]:
+        """Bytes of activation."""
+        return self._budget.usage()

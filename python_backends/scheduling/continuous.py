@@ -8,8 +8,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from python_backends.scheduling.bytes import UNBOUNDED, ByteBudget, OverBudget, Usage
 from python_backends.scheduling.fair import FairQueue
 
+KV = "kv"
 T = TypeVar("T")
 
 
@@ -110,13 +112,18 @@ class ContinuousBatch(Generic[T]):
     """Taken whole by the command that is being run."""
 
     _moves: list[Move] = field(default_factory=list)
+    _bytes: ByteBudget[str] = field(init=False)
+    """Taken by a member from its admission until it leaves."""
 
     def __post_init__(self) -> None:
+        limit = self.byte_limit or UNBOUNDED
+        self._bytes = ByteBudget(limit, {KV: limit})
         if min(self.slots, self.prefill_chunk) < 1 or self.capacity < 2:
             raise ValueError("slots and prefill_chunk must be at least 1, capacity at least 2")
 
     def join(self, member: Member[T]) -> None:
-        """Queue a member; owners are prefilled in turns. ValueError if it cannot fit.
+        """Queue a member; owners are prefilled in turns. ValueError if it cannot fit a row,
+        OverBudget if its bytes can never be had.
 
         `max_new` is cut to what the row holds; the last token drawn is never written to it.
         """
@@ -127,7 +134,7 @@ class ContinuousBatch(Generic[T]):
         if not 0 <= member.prefix < member.prompt:
             raise ValueError(f"a prefix of {member.prefix} of {member.prompt} tokens")
         if 0 < self.byte_limit < member.nbytes:
-            raise ValueError(f"{member.nbytes} bytes are needed; at most {self.byte_limit} may be")
+            raise OverBudget(KV, member.nbytes, self._bytes.free(KV), self.byte_limit)
         member.max_new = min(member.max_new, self.capacity - member.prompt + 1)
         self.waiting.append(member, member if member.owner is None else member.owner)
 
@@ -159,14 +166,17 @@ class ContinuousBatch(Generic[T]):
         """Take a member out between two commands, wherever it is; unknown members are ignored."""
         if member is self.prefilling:
             self.prefilling = None
+            self._bytes.give_back(KV, member.nbytes)
         elif member in self.rows:
             self._close_gap(self.rows.index(member))
+            self._bytes.give_back(KV, member.nbytes)
         else:
             self.waiting.remove(member)
 
     def abort(self) -> list[Member[T]]:
         """After a failed command: take out everybody whose row may have been written."""
-        gone = [*self.rows, *([self.prefilling] if self.prefilling else []), *self.joining]
+        gone = self.running()
+        self._bytes.give_back(KV, self.held_bytes)
         self.rows.clear()
         self.joining.clear()
         self.prefilling = None
@@ -185,14 +195,19 @@ class ContinuousBatch(Generic[T]):
     @property
     def held_bytes(self) -> int:
         """Bytes of those who have a row."""
-        return sum(member.nbytes for member in self.running())
+        return self.usage().used
+
+    def usage(self) -> Usage:
+        """Bytes of those who have a row, now and at most."""
+        return self._bytes.usage()[KV]
 
     def check_integrity(self) -> None:
         """Rows fit the pool, nobody is in two places, every row is as long as its tokens."""
         everybody = self.members()
         assert len({id(member) for member in everybody}) == len(everybody)
         assert len(self.running()) <= self.slots
-        assert not self.byte_limit or self.held_bytes <= self.byte_limit
+        self._bytes.check_integrity()
+        assert self.held_bytes == sum(member.nbytes for member in self.running())
         self.waiting.check_integrity()
         for member in self.rows:
             assert member.length == member.prompt + member.generated - 1 <= self.capacity
@@ -202,15 +217,19 @@ class ContinuousBatch(Generic[T]):
 
     def _admit(self) -> None:
         if self.prefilling is None and len(self.rows) < self.slots and self._has_room():
-            self.prefilling = self.waiting.popleft()
-            self.prefilling.length = self.prefilling.prefix
+            self.prefilling = self._admitted()
+
+    def _admitted(self) -> Member[T]:
+        """The next one, who takes its bytes."""
+        member = self.waiting.popleft()
+        self._bytes.take(KV, member.nbytes)
+        member.length = member.prefix
+        return member
 
     def _has_room(self) -> bool:
         """There is a next one, and bytes for it; nobody passes somebody who waits for bytes."""
         first = self.waiting.first()
-        if first is None:
-            return False
-        return not self.byte_limit or self.held_bytes + first.nbytes <= self.byte_limit
+        return first is not None and first.nbytes <= self._bytes.free(KV)
 
     def _chunk(self) -> Chunk[T] | None:
         """The next tokens of the prompt. No single one is left for the last chunk: an engine
@@ -232,9 +251,8 @@ class ContinuousBatch(Generic[T]):
         row = len(self.rows) + (chunk is not None)
         left, joins = self.join_tokens, []
         while row < self.slots and self._has_room() and self._next_tokens() <= left:
-            member = self.waiting.popleft()
+            member = self._admitted()
             left -= member.prompt - member.prefix
-            member.length = member.prefix
             self.joining.append(member)
             joins.append(Chunk(member, row, member.prefix, member.prompt - member.prefix))
             row += 1

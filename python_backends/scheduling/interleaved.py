@@ -31,14 +31,18 @@ class InterleavedBatch(Generic[K, T]):
     The rank is that of `LockedBatch`: first pieces, and later ones that have waited `patience_s`,
     by age; then the other later ones. Who is first is in every call until its last one, so an item
     waits at most for its patience and for the calls of those that are older. A member may pause
-    between two calls; it then waits like anybody else. Times are told.
+    between two calls; it then waits like anybody else. Times are told. `most`: items of a key that
+    fit into one call, where those are fewer than `max_batch`.
     """
 
-    def __init__(self, *, max_batch: int, patience_s: float) -> None:
+    def __init__(
+        self, *, max_batch: int, patience_s: float, most: Callable[[K], float] | None = None
+    ) -> None:
         if max_batch < 1 or patience_s < 0:
             raise ValueError("max_batch must be at least 1 and patience_s not negative")
         self.max_batch = max_batch
         self.patience_s = patience_s
+        self._most = most or (lambda key: max_batch)
         self._members: list[_Member[K, T]] = []
         self._running: tuple[_Member[K, T], ...] = ()
 
@@ -53,8 +57,9 @@ class InterleavedBatch(Generic[K, T]):
         if self._running or not self._members:
             return None
         order = sorted(self._members, key=lambda one: self._rank(one, now))
-        same = [one for one in order if one.key == order[0].key]
-        self._running = tuple(same[: self.max_batch])
+        key = order[0].key
+        fitting = max(1, int(min(self.max_batch, self._most(key))))
+        self._running = tuple([one for one in order if one.key == key][:fitting])
         return self.running
 
     def finish(self) -> tuple[T, ...]:

@@ -22,13 +22,17 @@ class LockedBatch(Generic[K, T]):
 
     First pieces of an answer go before later ones, which somebody already listens to; a later piece
     that has waited `patience_s` counts as a first one, so that nobody starves. Times are told.
+    `most`: items of a key that fit into one batch, where those are fewer than `max_batch`.
     """
 
-    def __init__(self, *, max_batch: int, patience_s: float) -> None:
+    def __init__(
+        self, *, max_batch: int, patience_s: float, most: Callable[[K], float] | None = None
+    ) -> None:
         if max_batch < 1 or patience_s < 0:
             raise ValueError("max_batch must be at least 1 and patience_s not negative")
         self.max_batch = max_batch
         self.patience_s = patience_s
+        self._most = most or (lambda key: max_batch)
         self._waiting: deque[_Waiting[K, T]] = deque()
         self._running: tuple[T, ...] = ()
 
@@ -42,7 +46,8 @@ class LockedBatch(Generic[K, T]):
             return None
         order = sorted(self._waiting, key=lambda entry: self._rank(entry, now))
         key = order[0].key
-        chosen = [entry for entry in order if entry.key == key][: self.max_batch]
+        fitting = max(1, int(min(self.max_batch, self._most(key))))
+        chosen = [entry for entry in order if entry.key == key][:fitting]
         for entry in chosen:
             self._waiting.remove(entry)
         self._running = tuple(entry.item for entry in chosen)

@@ -22,6 +22,7 @@ class TritonPythonModel(PlainBackend):
             capacity=settings.capacity,
             threads=settings.threads,
         )
+        config.declared.check_kv(self._engine.pools.nbytes)
 
     def held_bytes(self) -> int:
         """The KV and context pools."""

@@ -7,6 +7,7 @@ import pytest
 from python_backends import errors
 from python_backends.ar_loop.tasks.intone import CHARACTERS_A_PHONEME
 from python_backends.bridge import Options, backend, dead, options, request
+from python_backends.declared import Declared
 from python_backends.errors import InvalidInput
 from python_backends.front_door import turn
 from python_backends.front_door.settings import DoorSettings
@@ -18,11 +19,18 @@ from tests.repository.configs import ROOT, configs, own, parameters
 SAFETY = (ROOT / "deploy" / "SAFETY.md").read_text()
 FOR_CALLERS = ("turn", "transcribe", "speak", "vad")
 ROW = re.compile(r"\| (.+) \| ([0-9]+) \| (.+) \|")
+BOUNDED = ("turn", "encode", "asr_decode", "think", "prosody", "acoustic")
 REMOTE = RemoteSettings(controlled=True)
 
 
 def number(model: str, key: str) -> int:
     return int(parameters(model)[key])
+
+
+def requests(model: str) -> int:
+    found = Declared.of(parameters(model))
+    assert found is not None
+    return found.requests
 
 
 def caps() -> dict[str, int]:
@@ -61,6 +69,9 @@ def caps() -> dict[str, int]:
         "characters of a session": DoorSettings.session_chars,
         "seconds a session rests": DoorSettings.session_s,
         "bytes of sessions' KV": number("think", "session_bytes"),
+        "bytes of a pass of the encoder": number("encode", "max_batch_bytes"),
+        "bytes of pieces that are computed together": number("acoustic", "max_batch_bytes"),
+        **{f"bytes of open requests at `{name}`": requests(name) for name in BOUNDED},
         "bytes of shared memory of a proxy": REMOTE.shared_memory_bytes,
         "cancelled turns remembered": dead.LIMIT,
         "sessions whose replica is remembered": replicas.SESSIONS,

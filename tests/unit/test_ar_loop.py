@@ -776,7 +776,8 @@ def test_as_many_run_as_there_are_bytes_for_what_each_may_grow_to() -> None:
     bench.loop = DecodeLoop(bench.task, [bench.engine], replace(settings, kv_bytes=8))
     bench.arrive([1, 2], goal=1000, turn="larger than all")
     bench.run()
-    assert "9 bytes are needed; at most 8" in bench.senders[-1].error()
+    assert "reason=bytes" in bench.senders[-1].error()
+    assert "9 bytes of KV are needed; the stage has 8" in bench.senders[-1].error()
 
 
 def test_nothing_is_kept_of_requests_that_have_ended(bench: Bench) -> None:

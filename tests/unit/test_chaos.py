@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from client.pulse import Pulse
+from deploy.errors import BytesUnfit
+from deploy.repositories import read_models
+from deploy.settings import REPOSITORIES
 from loadtest.chaos import __main__ as chaos
-from loadtest.chaos import hostile, kills, overload, storm
+from loadtest.chaos import budgets, hostile, kills, overload, storm
 from loadtest.chaos.caller import DOOR, UNTYPED, Told, percentile
 from loadtest.chaos.kills import Fault
-from python_backends.errors import Overloaded, StageError, StageFailed
+from python_backends.declared import Declared
+from python_backends.errors import InvalidInput, Overloaded, StageError, StageFailed
 
 S = 1_000_000_000
 
@@ -149,4 +153,39 @@ def test_figures_are_held_against_what_is_asked() -> None:
     told = chaos.told({"storm_leaks": 0.0, "storm_cross_talk": 2.0}, chaos.CHAOS)
     assert told["met"] == {"storm_cross_talk": False, "storm_leaks": True}
     assert "hostile_crashes" in told["not_measured"]
-    assert set(chaos.STEPS) >= {"storm", "kills", "stops", "overload", "hostile"}
+    assert set(chaos.STEPS) >= {"storm", "kills", "stops", "overload", "hostile", "budgets"}
+
+
+@pytest.mark.parametrize(
+    ("error", "right"),
+    [
+        (InvalidInput("x", stage="think", reason="bytes"), True),
+        (InvalidInput("x", stage="think"), False),
+        (InvalidInput("x", stage="turn", reason="bytes"), False),
+        (Overloaded("x", stage="think", reason="bytes"), False),
+        (None, False),
+    ],
+)
+def test_beyond_its_bytes_a_request_is_refused_by_that_stage_for_good(
+    error: StageError | None, right: bool
+) -> None:
+    assert budgets._is_right("think", error) is right
+
+
+def test_a_huge_request_takes_just_more_than_its_stage_has() -> None:
+    room = Declared(requests=1200, per_input=2)
+    for stage in ("encode", "think", "prosody", "acoustic"):
+        (raw,) = budgets._huge(stage, room).raw_input_contents
+        assert 1200 < 2 * len(raw) < 1240, stage
+
+
+def test_a_refusal_lacks_what_it_does_not_name() -> None:
+    models = read_models(REPOSITORIES, {})
+
+    def refuse() -> None:
+        raise BytesUnfit("vad 36 MiB and nothing else")
+
+    assert budgets._refused(refuse, BytesUnfit, ["vad", "voice_turn"], models) == []
+    (missing,) = budgets._refused(refuse, BytesUnfit, ["turn", "vad"], models)
+    assert missing.startswith("turn ")
+    assert budgets._refused(lambda: None, BytesUnfit, ["vad"], models) == ["it was started"]

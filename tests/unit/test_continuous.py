@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from python_backends.scheduling.bytes import OverBudget
 from python_backends.scheduling.continuous import Chunk, ContinuousBatch, Member, Plan
 
 Token = tuple[int, int]
@@ -152,6 +153,7 @@ def test_random_schedules_keep_every_row_and_end_everybody_once(seed: int) -> No
     assert schedule.started == sorted(set(schedule.started)), "not in the order of arrival"
     assert schedule.largest >= min(slots, 2 if schedule.batch.byte_limit else 3)
     assert schedule.batch.plan() is None
+    assert schedule.batch.held_bytes == 0
 
 
 def test_a_member_decodes_while_others_are_prefilled() -> None:
@@ -332,7 +334,7 @@ def test_whoever_needs_more_bytes_than_are_free_waits_and_nobody_passes() -> Non
 
 def test_what_could_never_be_admitted_is_refused() -> None:
     batch = ContinuousBatch[str](4, 32, prefill_chunk=8, byte_limit=100)
-    with pytest.raises(ValueError, match="101 bytes"):
+    with pytest.raises(OverBudget, match="101 bytes"):
         batch.join(Member("huge", prompt=2, max_new=2, nbytes=101))
     with pytest.raises(ValueError, match="prefix"):
         batch.join(Member("known to its end", prompt=2, max_new=2, prefix=2))

@@ -63,7 +63,7 @@ def test_a_run_has_folders_of_its_own_for_proxies(tmp_path: Path) -> None:
     assert list((folder / "1").iterdir()) == []
     seen = read_models(views, {})
     assert seen["think"].is_proxy
-    assert seen["think"].parameters == {"controlled": "true"}
+    assert seen["think"].parameters["controlled"] == "true"
     assert seen["think"].config == models["think"].as_proxy().config
     assert (tmp_path / "model_repository" / "think_step").is_symlink()
 

@@ -1,6 +1,7 @@
 """A plan that cannot work is refused with every reason."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"b": {"stages": ["think"], "device": "d", "replicas": 3}},
         {"devices": {"d": {"bytes": "1GiB"}}, "stages": {"think": {"bytes": "512MiB"}}},
-        r"devices\.d\.bytes: 1 GiB, but its servers need 1\.5 GiB \(b x 3: 1\.5 GiB\)",
+        r"devices\.d\.bytes: 1 GiB, but its servers need 1\.5 GiB \(b x 3: 1\.5 GiB, each "
+        r"think 512 MiB\)",
     ),
 ]
 
@@ -142,7 +144,7 @@ def test_artefacts_count_where_they_are_more_than_was_declared(
         stages={"think": {"bytes": 50}},
     )
     (reason,) = reasons(given, models | loops, HERE)
-    assert "its servers need 8.01 KiB (b x 2: 8.01 KiB)" in reason
+    assert "its servers need 8.01 KiB (b x 2: 8.01 KiB, each think 4 KiB)" in reason
     roomy = given.model_copy(
         update={"devices": {"d": given.devices["d"].model_copy(update={"bytes": 8200})}}
     )
@@ -154,6 +156,21 @@ def test_a_front_on_loopback_may_reach_a_server_on_this_machines_other_address(
 ) -> None:
     both = Machine(cores=frozenset({0}), is_local=lambda host: True)
     assert reasons(plan({"b": {"stages": ["think"], "host": "10.0.0.2"}}), models, both) == []
+
+
+def test_servers_of_one_machine_share_its_memory(models: dict[str, Model]) -> None:
+    servers = {
+        "b": {"stages": ["think"], "replicas": 2},
+        "c": {"stages": ["prosody"], "device": "d"},
+    }
+    given = plan(servers, devices={"d": {"gpu": 0}}, stages={"think": {"bytes": "2GiB"}})
+    small = replace(HERE, bytes=4 * 2**30)
+    (reason,) = reasons(given, models, small)
+    assert reason.startswith("this machine has 4 GiB, but its servers need")
+    assert "think 4 GiB" in reason
+    assert "tritonserver 1.41 GiB" in reason
+    assert "prosody 2" not in reason, "it is on the GPU"
+    assert reasons(given, models, replace(HERE, bytes=2**36)) == []
 
 
 def test_only_servers_of_this_machine_are_started() -> None:

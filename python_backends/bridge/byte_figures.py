@@ -1,0 +1,31 @@
+"""What a stage declares, uses and has used at most, part by part, on /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from python_backends.bridge.figures import Figures
+from python_backends.declared import Declared
+from python_backends.scheduling.bytes import Usage
+
+
+class ByteFigures:
+    """Tells what has changed; the parts that are bounded while the stage runs have usages."""
+
+    def __init__(self, figures: Figures, declared: Declared) -> None:
+        self._figures = figures
+        self._told: dict[tuple[str, str], int] = {}
+        for part, nbytes in declared.parts.items():
+            if nbytes:
+                self._tell(part, "declared", nbytes)
+
+    def tell(self, usages: Mapping[str, Usage]) -> None:
+        """Part -> what is used of it."""
+        for part, usage in usages.items():
+            self._tell(part, "used", usage.used)
+            self._tell(part, "peak", usage.peak)
+
+    def _tell(self, part: str, kind: str, nbytes: int) -> None:
+        if self._told.get((part, kind)) != nbytes:
+            self._told[part, kind] = nbytes
+            self._figures.tell("stage_bytes", (("part", part), ("kind", kind)), nbytes)
