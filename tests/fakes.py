@@ -83,6 +83,7 @@ class InferenceResponseSender:
             self.ended.set()
 
     def is_cancelled(self) -> bool:
+        assert not self.finals, "a server dies of this question after FINAL"
         return self.cancelled
 
     def wait(self) -> list[InferenceResponse]:

@@ -83,6 +83,7 @@ class Request:
         self._on_end = on_end
         self._open = True
         self._sending = threading.Lock()
+        self._asking = threading.Lock()
         self._post = post
         self._fault: Exception | None = None
         self.poll_interval_s = POLL_INTERVAL_S
@@ -165,11 +166,18 @@ class Request:
     @property
     def cancelled(self) -> bool:
         """The caller is gone. Asked of the server every `poll_interval_s` seconds or somewhat more
-        often, so that requests that came together are not all asked about at once."""
+        often, so that requests that came together are not all asked about at once.
+
+        Any thread may ask, but not while the last response is handed over, nor after: this server
+        (2.51) has forgotten the request by then, and dies of the question.
+        """
         now = time.monotonic()
-        if now >= self._poll_at and self._open and not self._gone:
-            self._poll_at = now + self.poll_interval_s * random.uniform(0.5, 1)
-            self._gone = bool(self._sender.is_cancelled())
+        if now < self._poll_at or self._gone:
+            return self._gone
+        with self._asking:
+            if self._open:
+                self._poll_at = now + self.poll_interval_s * random.uniform(0.5, 1)
+                self._gone = bool(self._sender.is_cancelled())
         return self._gone
 
     @property
@@ -230,7 +238,7 @@ class Request:
         return Answer(pb_utils.InferenceResponse(error=pb_utils.TritonError(wire, code)))
 
     def _end(self, answer: Answer | None) -> None:
-        with self._sending:
+        with self._sending, self._asking:
             if not self._open:
                 return
             self._open = False

@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from python_backends.errors import (
     parse,
 )
 from tests import fakes
+from tests.fakes import WAIT_S
 
 OUT = {"Y": np.ones((1, 2), np.float32)}
 
@@ -46,6 +48,39 @@ def test_a_finished_request_ignores_whatever_comes_after() -> None:
         late()
     assert (len(sender.responses), sender.finals, ended) == (2, 1, [request])
     assert not request.is_open
+
+
+class Slow(fakes.InferenceResponseSender):
+    """Takes its time to say whether the caller is gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answers = threading.Event(), threading.Event()
+
+    def is_cancelled(self) -> bool:
+        self.asked.set()
+        assert self.answers.wait(WAIT_S)
+        return super().is_cancelled()
+
+
+def test_the_last_response_waits_for_who_asks_whether_the_caller_is_gone() -> None:
+    sender = Slow()
+    native = fakes.arriving({})
+    native.sender = sender
+    request, _ = opened(native)
+    request.poll_interval_s = 0.0
+    with ThreadPoolExecutor(2) as threads:
+        asking = threads.submit(lambda: request.cancelled)
+        assert sender.asked.wait(WAIT_S)
+        ending = threads.submit(request.finish, OUT)
+        with pytest.raises(TimeoutError):
+            ending.result(timeout=0.05)
+        assert not sender.finals
+        sender.answers.set()
+        assert asking.result(WAIT_S) is False
+        ending.result(WAIT_S)
+    assert sender.finals == 1
+    assert not request.cancelled, "and nobody asks after it"
 
 
 class Pruning(fakes.InferenceResponseSender):
