@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from rich.progress import Progress
 
+from deploy.errors import ServerFailed
 from loadtest.chaos.budgets import STEPS as BUDGETS
 from loadtest.chaos.budgets import budgets
 from loadtest.chaos.hostile import FILES, REQUESTS, hostile
@@ -83,6 +85,7 @@ CHAOS: Final[Mapping[str, Target]] = {
     "bytes_measured_by_declared_max": at_most(1),
     "bytes_left_at_rest": NEVER,
     "dead_turns_at_last": NEVER,
+    "parts_broken_off": NEVER,
     "seconds": at_most(900),
 }
 SOAK: Final[Mapping[str, Target]] = {
@@ -105,6 +108,7 @@ STEPS: Final[Mapping[str, int]] = {
 }
 """What a part counts while it runs."""
 
+EMULATED: Final = {"storm": storm, "kills": kills, "stops": stops, "overload": overload}
 REAL: Final = {"hostile": hostile, "budgets": budgets}
 """Parts with a server of their own, which has real weights."""
 
@@ -156,16 +160,23 @@ def told(summary: Mapping[str, float | None], targets: Mapping[str, Target]) -> 
 
 def _parts(names: Sequence[str], seed: int) -> dict[str, Found]:
     found: dict[str, Found] = {}
+    broken: dict[str, str] = {}
     with bars() as progress, standing(OUT) as stand:
         for name in names:
             advance = partial(progress.advance, _bar(progress, name))
-            if name in REAL:
-                found[name] = REAL[name](Random(seed), advance)
-            else:
-                part = {"storm": storm, "kills": kills, "stops": stops}.get(name, overload)
-                found[name] = part(stand, Random(seed), advance)
-        left = stand.dead_turns_at_last()
-        found["end"] = Found({"dead_turns_at_last": float(sum(left.values()))}, {"dead": left})
+            try:
+                if name in REAL:
+                    found[name] = REAL[name](Random(seed), advance)
+                else:
+                    found[name] = EMULATED[name](stand, Random(seed), advance)
+            except Exception:  # a server that is gone, and what others find is not lost with it
+                broken[name] = traceback.format_exc()
+        try:
+            left = stand.dead_turns_at_last()
+            found["end"] = Found({"dead_turns_at_last": float(sum(left.values()))}, {"dead": left})
+        except ServerFailed:
+            broken["end"] = traceback.format_exc()
+    found["parts"] = Found({"parts_broken_off": float(len(broken))}, broken)
     return found
 
 

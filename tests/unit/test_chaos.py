@@ -1,19 +1,21 @@
 """What is made of turns and faults; the faults themselves are in tests/server/test_faults.py."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
 import pytest
 
 from client.pulse import Pulse
-from deploy.errors import BytesUnfit
+from deploy.errors import BytesUnfit, ServerFailed
 from deploy.repositories import read_models
 from deploy.settings import REPOSITORIES
 from loadtest.chaos import __main__ as chaos
 from loadtest.chaos import budgets, hostile, kills, overload, storm
 from loadtest.chaos.caller import DOOR, UNTYPED, Told, percentile
 from loadtest.chaos.kills import Fault
+from loadtest.engine.figures import Found
 from python_backends.declared import Declared
 from python_backends.errors import InvalidInput, Overloaded, StageError, StageFailed
 
@@ -189,3 +191,22 @@ def test_a_refusal_lacks_what_it_does_not_name() -> None:
     (missing,) = budgets._refused(refuse, BytesUnfit, ["turn", "vad"], models)
     assert missing.startswith("turn ")
     assert budgets._refused(lambda: None, BytesUnfit, ["vad"], models) == ["it was started"]
+
+
+def test_a_part_that_breaks_off_is_told_and_the_others_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NoStand:
+        def dead_turns_at_last(self) -> dict[str, float]:
+            return {}
+
+    def dies(random: Random, advance: Any) -> Found:
+        raise ServerFailed("no metrics")
+
+    monkeypatch.setattr(chaos, "standing", lambda out: nullcontext(NoStand()))
+    monkeypatch.setitem(chaos.REAL, "hostile", dies)
+    monkeypatch.setitem(chaos.REAL, "budgets", lambda random, advance: Found({"fine": 1.0}, {}))
+    found = chaos._parts(["hostile", "budgets"], 7)
+    assert found["parts"].figures == {"parts_broken_off": 1.0}
+    assert "no metrics" in found["parts"].detail["hostile"]
+    assert found["budgets"].figures == {"fine": 1.0}
