@@ -45,7 +45,8 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
         self._reader = TurnReader(self.turn_id)
         self._cancelled = False
         self._done = False
-        self.pulse = Pulse(self.turn_id, time.monotonic())
+        self.pulse = Pulse(self.turn_id, time.monotonic(), request.ByteSize())
+        self.pulse.rest()
         self._broken: StageFailed | None = None
         self._watcher = watcher
         if watcher is not None:
@@ -80,6 +81,7 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
         if self._done:
             raise StopAsyncIteration
         self._done = True
+        self.pulse.heard(time.monotonic())
         async for message in self._messages:
             self.pulse.heard(time.monotonic())
             if message.error_message:
@@ -87,6 +89,7 @@ class AsyncTurnStream(AsyncIterator[TurnChunk]):
             chunk = self._reader.take(message, time.monotonic_ns())
             if chunk is not None:
                 self._done = False
+                self.pulse.rest()
                 return chunk
         self._reader.close()
         raise StopAsyncIteration
@@ -187,6 +190,7 @@ class AsyncTurnClient:
 
     async def aclose(self) -> None:
         """Close the channel; open streams are cancelled."""
+        self._watcher.close()
         await self._channel.close()
 
     def _stream(self, request: Any, watcher: AsyncWatcher | None = None) -> AsyncTurnStream:

@@ -7,6 +7,7 @@ with a queue takes; one that is not known any more has ended.
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -35,6 +36,9 @@ TICK_S: Final = 0.05
 SOON_S: Final = 0.1
 """A question takes along the turns that would be due so soon."""
 
+UPLINK_BYTES_PER_S: Final = 50_000
+"""Of a line that a spoken turn can be sent over in about its own time."""
+
 MOST: Final = 32
 """Turns in one question: the longest ids of so many are accepted as one order."""
 
@@ -42,29 +46,50 @@ NOTHING: Final = np.array([], np.object_)
 
 
 class Pulse:
-    """What is known of one turn. Pure: told the time."""
+    """What is known of one turn, while somebody waits for its next word. Pure: told the time.
 
-    def __init__(self, turn: str, now: float) -> None:
+    `upload_bytes`: of the request; as long as a slow line may need for them, a server that does not
+    know the turn has not heard of it yet.
+    """
+
+    def __init__(self, turn: str, now: float, upload_bytes: int = 0) -> None:
         self.turn = turn
-        self._ask_at = now + SILENT_S
+        self.ask_at = now + SILENT_S
+        self._sent_by = now + upload_bytes / UPLINK_BYTES_PER_S
         self._misses = 0
 
     def heard(self, now: float) -> None:
-        """Something came."""
-        self._ask_at, self._misses = now + SILENT_S, 0
+        """Something came, or somebody waits again."""
+        self.ask_at, self._misses = now + SILENT_S, 0
+
+    def rest(self) -> None:
+        """Nobody waits: the caller is busy with what came, and more may lie there unread."""
+        self.ask_at = math.inf
 
     def is_due(self, now: float) -> bool:
         """It should be asked after."""
-        return now >= self._ask_at
+        return now >= self.ask_at
+
+    def is_almost_due(self, now: float) -> bool:
+        """It may be taken along; but the second question is a pause away from the first."""
+        return self.is_due(now) or (not self._misses and self.is_due(now + SOON_S))
+
+    def known(self, now: float) -> None:
+        """The server has it."""
+        if self._awaited:
+            self._sent_by = now
+            self.heard(now)
 
     def unclear(self, now: float) -> None:
         """The server could not say, as while the model is loaded again."""
-        self._ask_at = now + SURE_S
+        if self._awaited:
+            self.ask_at = now + SURE_S
 
     def unknown(self, now: float) -> StageFailed | None:
         """The server does not have it; what to end the stream with, once that is sure."""
-        self._ask_at = now + SURE_S
-        self._misses += 1
+        if self._awaited:
+            self.ask_at = now + SURE_S
+            self._misses += now >= self._sent_by
         if self._misses < MISSES:
             return None
         return StageFailed(
@@ -73,6 +98,10 @@ class Pulse:
             turn=self.turn,
             reason="ended",
         )
+
+    @property
+    def _awaited(self) -> bool:
+        return self.ask_at < math.inf
 
 
 class Watched(Protocol):
@@ -138,8 +167,9 @@ class Pulses:
             pulses = [stream.pulse for stream in self._streams]
         if not any(pulse.is_due(now) for pulse in pulses):
             return None
-        due = [pulse.turn for pulse in pulses if pulse.is_due(now + SOON_S)]
-        return Question(due[:MOST], self._model)
+        due = [pulse for pulse in pulses if pulse.is_almost_due(now)]
+        due.sort(key=lambda pulse: pulse.ask_at)
+        return Question([pulse.turn for pulse in due[:MOST]], self._model)
 
     def answered(self, asked: Collection[str], gone: Collection[str] | None, now: float) -> None:
         """The server has all of `asked` but `gone`, or, with None, cannot say; streams that have
@@ -150,7 +180,7 @@ class Pulses:
             if gone is None:
                 stream.pulse.unclear(now)
             elif stream.pulse.turn not in gone:
-                stream.pulse.heard(now)
+                stream.pulse.known(now)
             elif (verdict := stream.pulse.unknown(now)) is not None:
                 self.discard(stream)
                 stream.break_off(verdict)
@@ -173,6 +203,11 @@ class AsyncWatcher:
     def discard(self, stream: Watched) -> None:
         """See Pulses."""
         self._pulses.discard(stream)
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run(self) -> None:
         while self._pulses:
@@ -200,7 +235,7 @@ class Watcher:
         """See Pulses."""
         with self._lock:
             self._pulses.add(stream)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
                 self._thread.start()
 

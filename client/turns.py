@@ -69,7 +69,8 @@ class TurnStream(Iterator[TurnChunk]):
         self._timeout_s = timeout_s
         self._reader = TurnReader(self.turn_id)
         self._done = False
-        self.pulse = Pulse(self.turn_id, time.monotonic())
+        self.pulse = Pulse(self.turn_id, time.monotonic(), request.ByteSize())
+        self.pulse.rest()
         self._broken: StageFailed | None = None
         self._watcher = watcher
         if watcher is not None:
@@ -100,6 +101,7 @@ class TurnStream(Iterator[TurnChunk]):
         if self._done:
             raise StopIteration
         self._done = True
+        self.pulse.heard(time.monotonic())
         for message in self._call:
             self.pulse.heard(time.monotonic())
             if message.error_message:
@@ -107,6 +109,7 @@ class TurnStream(Iterator[TurnChunk]):
             chunk = self._reader.take(message, time.monotonic_ns())
             if chunk is not None:
                 self._done = False
+                self.pulse.rest()
                 return chunk
         self._reader.close()
         raise StopIteration

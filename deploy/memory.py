@@ -43,12 +43,20 @@ def private_bytes(pid: int) -> int:
     its own, as libraries stay.
     """
     try:
+        before = _pages(pid)
         private = int(psutil.Process(pid).memory_full_info().uss)
-        status = Path(f"/proc/{pid}/status").read_text()
+        after = _pages(pid)
     except (psutil.Error, OSError):
         return 0
-    pages = dict(re.findall(r"^(VmHWM|VmRSS):\s+(\d+) kB$", status, re.MULTILINE))
-    return private + 1024 * (int(pages.get("VmHWM", 0)) - int(pages.get("VmRSS", 0)))
+    # what was freed while it was counted must not count twice
+    most = max(before.get("VmRSS", 0), after.get("VmRSS", 0))
+    return private + max(0, after.get("VmHWM", 0) - most)
+
+
+def _pages(pid: int) -> dict[str, int]:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.findall(r"^(VmHWM|VmRSS):\s+(\d+) kB$", status, re.MULTILINE)
+    return {name: 1024 * int(count) for name, count in found}
 
 
 def region_bytes(pid: int, prefix: str) -> int:

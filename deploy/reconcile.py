@@ -121,12 +121,20 @@ def as_they_are(out: Path) -> dict[str, list[Row]]:
     found = {}
     for run, prefix in runs.alive(out):
         for pid in servers_naming(prefix):
-            words = psutil.Process(pid).cmdline()
-            if os.path.basename(words[0]) == TRITONSERVER:
+            words = _command(pid)
+            if words and os.path.basename(words[0]) == TRITONSERVER:
                 watched = Watch(pid, _models_of(run, words), prefix)
                 watched.look()
                 found[run.name] = watched.rows()
     return found
+
+
+def _command(pid: int) -> list[str]:
+    """Nothing of a process that has ended."""
+    try:
+        return list(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return []
 
 
 def _models_of(run: Path, words: Sequence[str]) -> dict[str, Model]:

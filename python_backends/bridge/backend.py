@@ -29,8 +29,8 @@ SWITCH_INTERVAL_S = 0.0001
 tokens of the last; Python's own 5 ms are as long as a step."""
 
 
-MAX_ORDER_CHARS = 32_768
-"""Of CONTROL: room for 32 of the longest turn ids, every character of them escaped."""
+MAX_ORDER_CHARS = 65_536
+"""Of CONTROL: room for 32 of the longest turn ids, every character of them escaped twice."""
 
 
 class Loop(Protocol):
@@ -139,9 +139,9 @@ class StageBackend:
                 raise Cancelled("the turn was cancelled before this stage began it")
             self._refuse_if_broken()
             self._requests.take(request)
-            self.screen(request)
             self._open.add(request)
             self._tell_whether_open()
+            self.screen(request)
             self._inbox.put(Arrived(request))
 
     def _control(self, request: Request) -> None:

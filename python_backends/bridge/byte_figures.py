@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from python_backends.bridge.figures import Figures
 from python_backends.declared import Declared
-from python_backends.scheduling.bytes import Usage
+from python_backends.scheduling.bytes import UNBOUNDED, Usage
 
 
 class ByteFigures:
@@ -14,14 +14,18 @@ class ByteFigures:
 
     def __init__(self, figures: Figures, declared: Declared) -> None:
         self._figures = figures
+        self._parts = declared.parts
         self._told: dict[tuple[str, str], int] = {}
         for part, nbytes in declared.parts.items():
             if nbytes:
                 self._tell(part, "declared", nbytes)
 
     def tell(self, usages: Mapping[str, Usage]) -> None:
-        """Part -> what is used of it."""
+        """Part -> what is used of it; one that the model's process alone does not take, as a batch
+        with the graphs' share, has its bound told as what is declared."""
         for part, usage in usages.items():
+            if part not in self._parts and usage.declared < UNBOUNDED:
+                self._tell(part, "declared", usage.declared)
             self._tell(part, "used", usage.used)
             self._tell(part, "peak", usage.peak)
 

@@ -46,5 +46,5 @@ class Outbox:
 
 
 def at_once(work: Work) -> None:
-    """What is used instead of an outbox where nobody must not wait."""
+    """What is used instead of an outbox where everybody may wait."""
     work()

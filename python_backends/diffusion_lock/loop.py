@@ -25,7 +25,7 @@ from python_backends.diffusion_lock.solver import chosen, stride
 from python_backends.diffusion_lock.source import Voices
 from python_backends.diffusion_lock.turns import Turns
 from python_backends.errors import Cancelled, InvalidInput, Overloaded, StageError
-from python_backends.scheduling.bytes import BatchBudget
+from python_backends.scheduling.bytes import BATCH, BatchBudget
 from python_backends.sizes import RowBytes
 
 FIRST_GUESS_S = 0.3
@@ -85,7 +85,7 @@ class AcousticLoop:
     def check_integrity(self) -> None:
         """Open pieces are exactly those that wait, run, or are held back; work alone has bytes."""
         self._sharing.check_integrity()
-        assert self._work or not self.usage()["activation"].used
+        assert self._work or not self.usage()[BATCH].used
         self._turns.check_integrity()
         assert all(piece.request.is_open for piece in self._open)
         assert self._sharing.waiting + len(self._sharing.running) <= len(self._open)

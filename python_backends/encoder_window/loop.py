@@ -20,6 +20,7 @@ from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.encoder_window.workers import Built, Features, Passed, Workers
 from python_backends.encoder_window.works import Works
 from python_backends.errors import Cancelled, Overloaded, StageError
+from python_backends.scheduling.bytes import BATCH
 from python_backends.scheduling.stall import Streams
 from python_backends.scheduling.window import ConditionalWindow, Release
 
@@ -80,7 +81,7 @@ class EncodeLoop:
     def check_integrity(self) -> None:
         """Clips are open, everything not done is somewhere, and a pass alone has bytes."""
         self._window.check_integrity()
-        assert self._running or not self.usage()["activation"].used
+        assert self._running or not self.usage()[BATCH].used
         over = [clip for clip in self._clips if clip.is_over]
         held = [clip for clip, _ in self._held]
         assert all(clip in held for clip in over), "a clip was not answered"

@@ -74,7 +74,8 @@ class Asking:
         """When to try again; None for an error that stands."""
         if isinstance(error, Overloaded):
             pause_s = max(AGAIN_S, (error.retry_after_ms or 0) / 1000)
-            self._refused(model, pause_s)
+            if error.reason != "bytes":  # which a smaller turn may find
+                self._refused(model, pause_s)
             return pause_s
         return AGAIN_S if AWAY.search(error.message) else None
 

@@ -16,7 +16,7 @@ WHY = {
     "caller": "too many turns of this caller wait; half of the places are one caller's at most",
     "deadline": "at the present rate the answer would come after its deadline; {ahead} turns wait",
     "stage": "a stage has no room for more turns",
-    "draining": "the server is being stopped and takes no more turns",
+    "draining": "the server is being stopped, or its front door started again; no turns are taken",
 }
 
 

@@ -19,10 +19,10 @@ PACE_S: Final = 0.002
 
 
 class Leaving:
-    """Calls `left`, on its thread and once for each, for turns whose caller is gone."""
+    """Tells, on its thread, of turns whose caller is gone, or of the fault that has ended it."""
 
-    def __init__(self, left: Callable[[Turn], None]) -> None:
-        self._left = left
+    def __init__(self, tell: Callable[[Turn | Exception], None]) -> None:
+        self._tell = tell
         self._turns: set[Turn] = set()
         self._changed = threading.Condition()
         self._closed = False
@@ -49,14 +49,21 @@ class Leaving:
         self._thread.join()
 
     def _run(self) -> None:
-        while turns := self._some():
-            next_s = time.monotonic() + ROUND_S
-            for turn in turns:
-                if turn.request.cancelled:
-                    self.forget(turn)
-                    self._left(turn)
-                time.sleep(PACE_S)
-            time.sleep(max(0.0, next_s - time.monotonic()))
+        try:
+            while turns := self._some():
+                next_s = time.monotonic() + ROUND_S
+                for turn in turns:
+                    self._look(turn)
+                time.sleep(max(0.0, next_s - time.monotonic()))
+        except Exception as fault:
+            self._tell(fault)
+
+    def _look(self, turn: Turn) -> None:
+        if not self._closed:
+            if turn.request.cancelled:
+                self.forget(turn)
+                self._tell(turn)
+            time.sleep(PACE_S)
 
     def _some(self) -> list[Turn]:
         """Everybody, once there is somebody; nobody when closed."""

@@ -51,6 +51,9 @@ class Door:
         """Everybody who is here and may still be cancelled; None while they wait."""
 
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: StageError | None = None
+        """What everybody is ended with who is still here."""
+
         self._clock = time.monotonic
         self._entry = Entry(settings, self._clock)
         self._histories = Histories(
@@ -61,14 +64,17 @@ class Door:
 
     def run(self, inbox: Inbox) -> None:
         """Serve until closed."""
-        asyncio.run(self._serve(inbox))
+        try:
+            asyncio.run(self._serve(inbox))
+        finally:
+            self._entry.close()
 
     async def _serve(self, inbox: Inbox) -> None:
         self._report = lambda ended: inbox.put(Wake(ended))
         self._peer = Peer(self._address)
         self._stages: Stages | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._leaving = Leaving(lambda turn: inbox.put(Wake(turn)))
+        self._leaving = Leaving(lambda news: inbox.put(Wake(news)))
         looking = asyncio.create_task(self._look_again())
         looking.add_done_callback(self._report)
         try:
@@ -82,26 +88,34 @@ class Door:
                         self._drop_out(turn, "the caller left while the turn waited")
                     case Wake(asyncio.Task() as ended) if not ended.cancelled():
                         ended.result()  # a bug, which is the whole loop's
+                    case Wake(Exception() as fault):
+                        raise fault
                     case Wake():
                         pass
                     case Closed():
+                        self._stopped = Cancelled("the server is being stopped")
                         return
         finally:
+            self._stopped = self._stopped or StageFailed("the front door failed while serving")
             looking.cancel()
-            await self._close()
+            await self._close(self._stopped)
 
-    async def _close(self) -> None:
+    async def _close(self, error: StageError) -> None:
+        """End everybody with this error; nobody begins any more."""
+        self._entry.close()
         for turn, task in list(self._turns.items()):
             if task is not None:
                 task.cancel()
             else:
-                self._leave(turn, Cancelled("the server is being stopped"))
+                self._leave(turn, error)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
-        await self._peer.close()
-        await asyncio.to_thread(self._leaving.close)
+        try:
+            await self._peer.close()
+        finally:
+            await asyncio.to_thread(self._leaving.close)
 
     def offer(self, request: Request) -> None:
         """Let a turn wait, or raise why not. For any thread; the loop is told of it as Arrived."""
@@ -113,13 +127,17 @@ class Door:
 
     def _arrived(self, request: Request) -> None:
         turn = self._entry.take(request)
-        if turn is not None and self._entry.waits(turn):
+        if turn is None:  # it was offered to the door before this one
+            request.fail(StageFailed("the front door has been restarted"))
+        elif self._entry.waits(turn):
             self._turns[turn] = None
             self._leaving.watch(turn)
         self._let_in()
 
     def _let_in(self) -> None:
         """Begin the turns that may; those whose time has passed meanwhile leave."""
+        if self._stopped is not None:
+            return
         for turn in self._entry.late():
             allowed_ms = turn.request.options.deadline_ms
             late = f"it waited, and cannot be answered within {allowed_ms} ms any more"
@@ -185,7 +203,7 @@ class Door:
         except TimeoutError:
             error = self._missed(turn)
         except asyncio.CancelledError:
-            error = Cancelled("the turn was cancelled")
+            error = self._stopped or Cancelled("the turn was cancelled")
         except StageError as fault:
             error = fault
         finally:

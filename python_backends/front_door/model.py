@@ -22,12 +22,14 @@ class TritonPythonModel(StageBackend):
     """
 
     remembers_cancels = False
+    _drains = False
 
     def make_loop(self, config: ModelConfig) -> Door:
         settings = config.settings(DoorSettings)
         address = os.environ.get("TRISTAGE_GRPC", settings.server)
-        self._name = config.name
         self._door = Door(settings, address, meters=self.meters)
+        if self._drains:
+            self._door.drain()
         return self._door
 
     def screen(self, request: Request) -> None:
@@ -38,6 +40,7 @@ class TritonPythonModel(StageBackend):
         """See StageBackend."""
         match order:
             case {"drain": True}:
+                self._drains = True
                 self._door.drain()
             case {"open": list(turns)} if all(isinstance(turn, str) for turn in turns):
                 gone = sorted(set(turns) - self.open_turns())
@@ -50,4 +53,4 @@ class TritonPythonModel(StageBackend):
     def _has_company(self) -> bool:
         """Another process serves the model too, as the old one does for a while when the model is
         loaded again: what is not here may be there."""
-        return len(stubs(os.getppid(), [self._name])) > 1
+        return len(stubs(os.getppid(), [self._config.name])) > 1

@@ -78,7 +78,7 @@ class Admission(Generic[T]):
         """Let it wait, to be taken by `begin`; raises Refusal. An item is offered once."""
         reason, stage, retry_s = self._objection(now, caller, deadline_s)
         if reason is not None:
-            raise Refusal(reason, max(LEAST_RETRY_S, retry_s), self.waiting, stage)
+            raise Refusal(reason, max(LEAST_RETRY_S, retry_s), max(0, -self._free()), stage)
         self._waiting.append(_Entry(item, caller, now, deadline_s))
 
     def waits(self, item: T) -> bool:
@@ -142,20 +142,28 @@ class Admission(Generic[T]):
         if full:
             until, stage = max(full)
             return "stage", stage, until - now
-        free = self.most_open - len(self._open) - len(self._waiting)
+        free = self._free()
         if free > 0:
             wait_s = 0.0
         else:
             wait_s = self._turn_s(now) * (1 - free) / self.most_open
-            if len(self._waiting) >= self.most_waiting:
+            if -free >= self.most_waiting:
                 return "queue", "", wait_s
             mine = sum(entry.caller == caller for entry in self._waiting)
-            if mine >= max(1, self.most_waiting // 2):
+            if mine - self._places() >= max(1, self.most_waiting // 2):
                 return "caller", "", wait_s
         least_s = self._least_s(now)
         if least_s and now + wait_s + least_s > deadline_s:
             return "deadline", "", wait_s
         return None, "", 0.0
+
+    def _places(self) -> int:
+        """Where some of those who wait may begin."""
+        return self.most_open - len(self._open)
+
+    def _free(self) -> int:
+        """Places that nobody will have begun at; less than 0: so many wait behind the others."""
+        return self._places() - len(self._waiting)
 
     def _recent(self, now: float) -> list[float]:
         return sorted(took for ended, took in self._took if now - ended <= LOOK_BACK_S)

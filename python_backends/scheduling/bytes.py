@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
 
+BATCH: Final = "batch"
 UNBOUNDED: Final = sys.maxsize
 """A budget that nobody reaches: what is used of it is known all the same."""
 
@@ -103,7 +104,7 @@ class BatchBudget:
         if limit < 0:
             raise ValueError(f"a batch may take {limit} bytes; 0 or more is accepted")
         self.limit = limit or UNBOUNDED
-        self._budget = ByteBudget(self.limit, {"activation": self.limit})
+        self._budget = ByteBudget(self.limit, {BATCH: self.limit})
         self._batch = 0
 
     def most(self, row: int) -> int:
@@ -113,14 +114,14 @@ class BatchBudget:
     def begin(self, nbytes: int) -> None:
         """A batch takes its bytes before it is computed; OverBudget when they are too many."""
         assert not self._batch, "a batch is under way"
-        self._budget.take("activation", nbytes)
+        self._budget.take(BATCH, nbytes)
         self._batch = nbytes
 
     def end(self) -> None:
         """It has been computed, or has failed."""
         nbytes, self._batch = self._batch, 0
-        self._budget.give_back("activation", nbytes)
+        self._budget.give_back(BATCH, nbytes)
 
     def usage(self) -> dict[str, Usage]:
-        """Bytes of activation."""
+        """Of the batch under way, and the most that one had."""
         return self._budget.usage()

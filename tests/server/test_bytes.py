@@ -63,8 +63,8 @@ def test_what_is_declared_is_told_and_nothing_of_it_is_taken_when_all_has_ended(
     while left := {key: value for key, value in told(server).items() if key[2] == "used" and value}:
         assert time.monotonic() < deadline, left
         time.sleep(0.1)
-    assert told(server)["encode", "activation", "peak"] > 0
-    assert told(server)["acoustic", "activation", "peak"] > 0
+    assert told(server)["encode", "batch", "peak"] > 0
+    assert told(server)["acoustic", "batch", "peak"] > 0
     assert told(server)["think", "kv", "peak"] > 0
 
 

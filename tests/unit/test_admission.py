@@ -56,6 +56,19 @@ def test_a_full_queue_refuses_and_says_when_one_will_have_left() -> None:
     assert late.retry_after_s == pytest.approx(4.0 * 3 / 2)
 
 
+def test_a_burst_takes_every_place_before_anybody_is_refused() -> None:
+    """Turns may be offered faster than they are begun."""
+    some = admission(most_open=2, most_waiting=4)
+    for item in "abcdef":
+        some.offer(item, 0.0, caller="one of many" if item in "ab" else item)
+    assert refused(some, "g").ahead == 4
+    assert list(some.begin(0.0)) == ["a", "c"]
+    alone = admission(most_open=2, most_waiting=4)
+    for item in "abcd":
+        alone.offer(item, 0.0, caller="a")
+    assert refused(alone, "e", caller="a").reason == "caller"
+
+
 def test_one_caller_cannot_take_all_the_places() -> None:
     some = admission(most_open=1, most_waiting=4)
     for number in range(3):

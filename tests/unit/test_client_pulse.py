@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client.pulse import MOST, SILENT_S, SURE_S, Pulse, Pulses
+from client.pulse import MOST, SILENT_S, SURE_S, UPLINK_BYTES_PER_S, Pulse, Pulses
 from client.turns import AsyncTurnClient, TurnClient
 from python_backends.bridge.backend import MAX_ORDER_CHARS
 from python_backends.errors import StageFailed
@@ -22,6 +22,7 @@ from tests.unit.fake_triton import (
     message,
     one_chunk_then_silence,
     serving,
+    two_pieces,
 )
 
 
@@ -59,6 +60,46 @@ def test_a_word_in_between_or_a_server_that_cannot_say_is_no_proof() -> None:
     assert pulse.is_due(3.1 + SURE_S)
 
 
+def test_nobody_asks_while_the_caller_is_busy_with_what_came() -> None:
+    pulse = Pulse("t", 0.0)
+    pulse.rest()
+    assert not pulse.is_due(100.0)
+    for late in (pulse.known, pulse.unclear, pulse.unknown, pulse.unknown):
+        assert late(100.0) is None
+    assert not pulse.is_due(200.0), "an answer on its way changes nothing"
+    pulse.heard(200.0)
+    assert pulse.is_due(200.0 + SILENT_S)
+
+
+def test_a_turn_that_is_still_being_sent_is_not_gone() -> None:
+    pulse = Pulse("t", 0.0, upload_bytes=2 * UPLINK_BYTES_PER_S)
+    assert [pulse.unknown(now) for now in (0.3, 0.4, 1.9)] == [None] * 3
+    assert pulse.unknown(2.0) is None
+    assert pulse.unknown(2.1) is not None
+    known = Pulse("t", 0.0, upload_bytes=2 * UPLINK_BYTES_PER_S)
+    known.known(0.3)
+    assert known.unknown(0.7) is None
+    assert known.unknown(0.8) is not None
+
+
+def test_turns_are_taken_along_but_the_second_question_waits_its_time() -> None:
+    soon, missed = Pulse("a", 0.0), Pulse("b", 0.0)
+    assert soon.is_almost_due(SILENT_S - SURE_S / 2)
+    assert missed.unknown(1.0) is None
+    assert not missed.is_almost_due(1.0 + SURE_S / 2)
+    assert missed.is_almost_due(1.0 + SURE_S)
+
+
+def test_who_was_asked_after_longest_ago_comes_first() -> None:
+    pulses, streams = Pulses("turn"), [Stream(f"{n:03}") for n in range(2 * MOST)]
+    for n, stream in enumerate(streams):
+        stream.pulse.heard(0.001 * (2 * MOST - n))
+        pulses.add(stream)
+    question = pulses.question(SILENT_S + 1.0)
+    assert question is not None
+    assert set(question.turns) == {f"{n:03}" for n in range(MOST, 2 * MOST)}
+
+
 def test_all_silent_turns_are_asked_after_at_once_and_those_that_are_gone_are_ended() -> None:
     pulses, streams = Pulses("turn"), [Stream(str(n)) for n in range(3)]
     for stream in streams:
@@ -77,7 +118,7 @@ def test_all_silent_turns_are_asked_after_at_once_and_those_that_are_gone_are_en
 
 def test_a_question_fits_into_one_order_however_long_the_ids_are() -> None:
     pulses = Pulses("turn")
-    streams = [Stream(f"{n:03}" + chr(1) * (MAX_TURN_CHARS - 3)) for n in range(MOST + 1)]
+    streams = [Stream(f"{n:03}" + chr(0x1F600) * (MAX_TURN_CHARS - 3)) for n in range(MOST + 1)]
     for stream in streams:
         pulses.add(stream)
     question = pulses.question(SILENT_S)
@@ -114,6 +155,31 @@ def test_the_sync_client_ends_a_turn_that_is_gone() -> None:
         with pytest.raises(StageFailed, match="has ended"):
             next(stream)
         assert time.monotonic() - began < 5.0
+
+
+def brief(request: Any, context: Any) -> Iterator[Message]:
+    """Answers at once, and knows of no turn when it is asked: this one is over."""
+    if request.inputs[0].name == "CONTROL":
+        yield from forgetful(request, context)
+    else:
+        yield from two_pieces(request, context)
+
+
+def test_a_caller_who_takes_time_over_each_chunk_gets_all_of_them() -> None:
+    async def run(address: str) -> int:
+        got = 0
+        async with AsyncTurnClient(address) as client, client.turn(AUDIO) as stream:
+            async for _ in stream:
+                got += 1
+                await asyncio.sleep(3 * SILENT_S)
+        return got
+
+    with serving(brief) as (_, address):
+        assert asyncio.run(run(address)) == 3
+        with TurnClient(address) as client:
+            stream = client.turn(AUDIO)
+            time.sleep(3 * SILENT_S)
+            assert len([time.sleep(3 * SILENT_S) for _ in stream]) == 3
 
 
 def test_the_async_client_ends_a_turn_that_is_gone() -> None:

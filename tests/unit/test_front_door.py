@@ -363,6 +363,36 @@ def test_a_draining_door_serves_those_who_are_in_and_takes_nobody_else() -> None
         assert len(first.values()) == 3
 
 
+def test_a_turn_that_was_offered_to_the_door_before_is_answered() -> None:
+    """As when a bug has ended the loop while the turn arrived."""
+    with serving(two_pieces) as (_, address):
+        before, served = door(SETTINGS, address), door(SETTINGS, address)
+        inbox = Screened(before)
+        sender = arrive(inbox)
+        inbox.door = served
+        thread = threading.Thread(target=served.run, args=[inbox])
+        thread.start()
+        assert "code=STAGE_FAILED" in sender.error()
+        assert len(arrive(inbox, "next").values()) == 3
+        inbox.put(Closed())
+        thread.join()
+        assert "reason=draining" in arrive(inbox, "late").error(), "and none is left with it"
+
+
+def test_a_fault_of_who_looks_for_leavers_is_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(request: Request) -> bool:
+        raise RuntimeError("the server is odd")
+
+    monkeypatch.setattr(Request, "cancelled", property(fails))
+    with serving(one_chunk_then_silence) as (_, address):
+        served = door(SETTINGS, address)
+        inbox = Screened(served)
+        sender = arrive(inbox)
+        with pytest.raises(RuntimeError, match="odd"):
+            served.run(inbox)
+    assert "the front door failed while serving" in sender.error()
+
+
 def test_a_session_without_history_is_remembered_until_the_caller_sends_one() -> None:
     with opened(two_pieces) as (fake, inbox):
         for inputs in ({}, {}, {"HISTORY": fakes.text("[]")}, {"SESSION_ID": fakes.text("other")}):

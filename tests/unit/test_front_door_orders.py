@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from python_backends.bridge import ModelConfig
 from python_backends.front_door import model as door
 from python_backends.front_door.model import TritonPythonModel
+from tests import fakes
 
 PIDS = {"alone": [("turn", 7)], "with the one before": [("turn", 7), ("turn", 8)]}
 
@@ -13,7 +15,7 @@ PIDS = {"alone": [("turn", 7)], "with the one before": [("turn", 7), ("turn", 8)
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> TritonPythonModel:
     model = TritonPythonModel()
-    model._name = "turn"
+    model._config = ModelConfig.from_args(fakes.model_args("turn", {}))
     monkeypatch.setattr(model, "open_turns", lambda: {"a", "b"})
     monkeypatch.setattr(door, "stubs", lambda server, models: PIDS["alone"])
     return model

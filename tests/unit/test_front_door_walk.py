@@ -207,6 +207,11 @@ def test_one_that_was_begun_is_not() -> None:
         asked(FakePeer(fails(StageFailed("broken"))))
 
 
+def test_a_turn_that_takes_too_many_bytes_now_is_sent_again_and_closes_the_door_to_nobody() -> None:
+    greedy = Overloaded("no bytes", stage="think", reason="bytes", retry_after_ms=1)
+    assert asked(FakePeer(fails(greedy), answers(1))) == ([1], [])
+
+
 def test_a_stage_is_waited_for_so_long_and_no_longer() -> None:
     with pytest.raises(Overloaded) as caught:
         asked(FakePeer(*[fails(AWAY)] * 20), hold_s=0.12)

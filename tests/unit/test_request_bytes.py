@@ -127,9 +127,9 @@ def test_what_is_declared_used_and_was_used_at_most_is_on_metrics(
 ) -> None:
     monkeypatch.setattr(publishing, "PERIOD_S", 0.002)
     with serving() as (stage, ask):
-        stage.usage = lambda: {"activation": Usage(100, 30, 70)}
+        stage.usage = lambda: {"batch": Usage(100, 30, 70)}
         held = [ask(HOLD, turn=f"held-{number}") for number in range(3)]
-        _until({"requests used": 24, "activation used": 30, "activation peak": 70})
+        _until({"requests used": 24, "batch used": 30, "batch peak": 70, "batch declared": 100})
         for number in range(3):
             cancel(stage, f"held-{number}")
             held[number].wait()

@@ -35,18 +35,18 @@ def test_a_batch_takes_its_bytes_and_gives_them_back() -> None:
     some = BatchBudget(60)
     assert [some.most(row) for row in (0, 20, 31, 61)] == [60, 3, 1, 0]
     some.begin(60)
-    assert some.usage()["activation"].used == 60
+    assert some.usage()["batch"].used == 60
     some.end()
     with pytest.raises(OverBudget):
         some.begin(61)
     some.end()
-    assert some.usage() == {"activation": Usage(declared=60, used=0, peak=60)}
+    assert some.usage() == {"batch": Usage(declared=60, used=0, peak=60)}
 
 
 def test_batches_without_a_limit_are_counted_all_the_same() -> None:
     some = BatchBudget(0)
     some.begin(10**15)
-    assert some.usage()["activation"].peak == 10**15
+    assert some.usage()["batch"].peak == 10**15
     assert some.limit == UNBOUNDED
 
 
@@ -58,7 +58,7 @@ def encode() -> Iterator[Encode]:
     assert all(sender.wait() is not None for sender in made.sent)
     made.model.finalize()
     made.model._loop.check_integrity()  # type: ignore[attr-defined]
-    assert made.model.usage()["activation"].used == 0
+    assert made.model.usage()["batch"].used == 0
 
 
 def test_a_pass_has_as_many_windows_as_its_bytes_hold(encode: Encode) -> None:
@@ -68,7 +68,7 @@ def test_a_pass_has_as_many_windows_as_its_bytes_hold(encode: Encode) -> None:
     encode.encoder.open.set()
     assert not any(sender.wait()[-1].has_error() for sender in senders)
     assert [shape[0] for shape in encode.encoder.batches] == [1, 2, 2, 1]
-    assert encode.model.usage()["activation"].peak == 20
+    assert encode.model.usage()["batch"].peak == 20
 
 
 def test_a_window_that_no_pass_can_take_fails_alone(encode: Encode) -> None:
@@ -99,7 +99,7 @@ def acoustic(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Acousti
         yield stage
         stage.flow.open.set()
         assert all(sender.wait() is not None for sender in stage.sent)
-    assert stage.model.usage()["activation"].used == 0
+    assert stage.model.usage()["batch"].used == 0
 
 
 def test_as_many_pieces_are_computed_together_as_their_bytes_hold(acoustic: Acoustic) -> None:
@@ -109,7 +109,7 @@ def test_as_many_pieces_are_computed_together_as_their_bytes_hold(acoustic: Acou
     acoustic.flow.open.set()
     assert all(len(latents(sender)) == 130 for sender in long)
     assert max(shape[0] for shape in acoustic.flow.steps) == 2
-    assert acoustic.model.usage()["activation"].peak == 60
+    assert acoustic.model.usage()["batch"].peak == 60
 
 
 def test_short_pieces_are_more_in_the_same_bytes(acoustic: Acoustic) -> None:
