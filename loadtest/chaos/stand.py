@@ -69,9 +69,11 @@ class Stand:
         }
 
     def rss_bytes(self) -> int:
-        """Of the server and its stubs."""
+        """Of the server and its stubs, without files that are mapped: what the emulated device
+        writes down of its passes grows in each process that writes, and is no part of a server."""
         server = psutil.Process(self.server.pid)
-        return sum(one.memory_info().rss for one in [server, *server.children(recursive=True)])
+        sizes = [one.memory_info() for one in [server, *server.children(recursive=True)]]
+        return sum(one.rss - one.shared for one in sizes)
 
     def shm_bytes(self) -> int:
         """What its regions take in /dev/shm."""
