@@ -141,7 +141,7 @@ def _too_much(
     sound = audio.read(ORDER)
     huge = [_huge(stage, declared[stage]) for stage in ("encode", "think", "prosody", "acoustic")]
     random.shuffle(huge)
-    with TurnClient(server.grpc_address) as client, ThreadPoolExecutor(CALLERS + 1) as threads:
+    with TurnClient(server.grpc_address) as client, ThreadPoolExecutor(CALLERS) as threads:
         wanted = client.transcribe(sound).text
         orders = [threads.submit(_heard, client, sound) for _ in range(CALLERS)]
         time.sleep(PATIENCE_S)
@@ -157,7 +157,7 @@ def _heard(client: TurnClient, sound: NDArray[np.float32]) -> str:
         heard = [chunk.heard for chunk in client.turn(sound)]
     except StageError as error:
         return error.to_wire()
-    return heard[0]
+    return next(iter(heard), "")
 
 
 def _huge(stage: str, declared: Declared) -> Any:

@@ -46,7 +46,7 @@ def soak(stand: Stand, seconds: float, advance: Callable[[int], None]) -> Found:
 async def _loaded(
     stand: Stand, seconds: float, advance: Callable[[int], None]
 ) -> tuple[list[Told], list[tuple[int, int]], int]:
-    """All turns; RSS and shared memory every few seconds; when it began to count."""
+    """All turns; memory of the processes and /dev/shm every few seconds; when it began to count."""
     caller, told, sizes = Caller(stand.address), list[Told](), list[tuple[int, int]]()
     until_s = time.monotonic() + WARM_UP_S + seconds
     load = asyncio.create_task(crowd(caller, PEOPLE, until_s, told))

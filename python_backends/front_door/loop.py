@@ -24,7 +24,7 @@ from python_backends.peer import AWAY, Peer
 ASK_AGAIN_S = 0.02
 CONFIG_TIMEOUT_S = 2.0
 LOOK_S = 0.25
-"""How often figures are told."""
+"""How often figures are told; a turn that comes to wait meanwhile may leave so late."""
 
 
 class Door:
