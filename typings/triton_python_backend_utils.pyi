@@ -149,15 +149,17 @@ class LogLevel:
     @property
     def value(self) -> int: ...
 
+_Level = LogLevel
+
 @final
 class Logger:
-    LogLevel: Final[type[LogLevel]]
-    INFO: Final[LogLevel]
-    WARNING: Final[LogLevel]
-    ERROR: Final[LogLevel]
-    VERBOSE: Final[LogLevel]
+    LogLevel: Final[type[_Level]]
+    INFO: Final[_Level]
+    WARNING: Final[_Level]
+    ERROR: Final[_Level]
+    VERBOSE: Final[_Level]
     @staticmethod
-    def log(message: str, level: LogLevel = ...) -> None: ...
+    def log(message: str, level: _Level = ...) -> None: ...
     @staticmethod
     def log_info(message: str) -> None: ...
     @staticmethod
