@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from python_backends.ordering.exchange import keep_last
 from python_backends.ordering.prompt import Utterance
 
 
@@ -37,8 +38,7 @@ class Histories:
         known = self._known.setdefault(session, _Conversation(now))
         known.lines += lines
         known.touched_s = now
-        while len(known.lines) > 1 and _chars(known.lines) > self._most_chars:
-            del known.lines[0]
+        keep_last(known.lines, self._most_chars)
         self._known.move_to_end(session)
         self._forget(now)
 

@@ -3,26 +3,27 @@
 import asyncio
 import math
 import time
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from python_backends.bridge import Arrived, CancelTurn, Closed, Inbox, Meters, Request, Wake
 from python_backends.bridge.events import now_ns
+from python_backends.bridge.leaving import Leaving
 from python_backends.bridge.tensors import text
 from python_backends.errors import Cancelled, DeadlineMissed, StageError, StageFailed
-from python_backends.front_door.asking import Asking
 from python_backends.front_door.entry import Entry
 from python_backends.front_door.history import Histories
-from python_backends.front_door.leaving import Leaving
-from python_backends.front_door.route import Route
 from python_backends.front_door.settings import DoorSettings
-from python_backends.front_door.stages import Find, Stages, of_this_server
 from python_backends.front_door.turn import Turn
-from python_backends.front_door.walk import walk
 from python_backends.ordering.exchange import history_json
-from python_backends.peer import AWAY, Peer
+from python_backends.peer import Peer
+from python_backends.walking.asking import Asking
+from python_backends.walking.route import Route
+from python_backends.walking.stages import Find, of_this_server
+from python_backends.walking.walk import walk
+from python_backends.walking.ways import Ways
 
-ASK_AGAIN_S = 0.02
-CONFIG_TIMEOUT_S = 2.0
 LOOK_S = 0.25
 """How often figures are told; a turn that comes to wait meanwhile may leave so late."""
 
@@ -72,9 +73,17 @@ class Door:
     async def _serve(self, inbox: Inbox) -> None:
         self._report = lambda ended: inbox.put(Wake(ended))
         self._peer = Peer(self._address)
-        self._stages: Stages | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._leaving = Leaving(lambda news: inbox.put(Wake(news)))
+        self._ways = Ways(
+            self._peer,
+            self._settings.ensemble,
+            hold_s=self._settings.hold_ms / 1000,
+            begin=self._watch,
+            route=self._route,
+            find=self._find,
+            meters=self._meters,
+        )
+        self._leaving: Leaving[Turn] = Leaving(lambda news: inbox.put(Wake(news)))
         looking = asyncio.create_task(self._look_again())
         looking.add_done_callback(self._report)
         try:
@@ -214,9 +223,17 @@ class Door:
                 error.turn = request.turn
                 request.fail(error)
 
+    def _watch(self, watching: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        self._watching = asyncio.create_task(watching)
+        self._watching.add_done_callback(self._report)
+        return self._watching
+
     async def _walk(self, turn: Turn) -> None:
-        route, stages = await self._ways()
+        route, stages = await self._ways.get()
         given = turn.inputs()
+        if turn.in_words:
+            route, name = route.from_words()
+            given[name] = text(turn.heard)
         if turn.remembered and (said := self._histories.of(turn.session, self._clock())):
             given["HISTORY"] = text(history_json(said))
         asking = Asking(
@@ -230,24 +247,6 @@ class Door:
         )
         await walk(route, asking.ask, given, turn.send)
 
-    async def _ways(self) -> tuple[Route, Stages]:
-        """The route, and the stages on it; the first turn asks for them."""
-        until_s = self._clock() + self._settings.hold_ms / 1000
-        while self._route is None:
-            try:
-                config = await self._peer.config(self._settings.ensemble, CONFIG_TIMEOUT_S)
-                self._route = Route.of(config)
-            except StageError as error:
-                if not AWAY.search(error.message) or self._clock() > until_s:
-                    raise
-                await asyncio.sleep(ASK_AGAIN_S)
-        if self._stages is None:
-            self._stages = Stages(self._route.models, self._find, self._meters)
-            self._watching = asyncio.create_task(self._stages.watch())
-            self._watching.add_done_callback(self._report)
-            await asyncio.sleep(0)  # it has looked once
-        return self._route, self._stages
-
     def _remember(self, turn: Turn) -> None:
         if turn.remembered:
             self._histories.add(turn.session, turn.exchange.utterances, self._clock())
@@ -257,6 +256,6 @@ class Door:
 
     async def _drop(self, turn: Turn) -> None:
         """Tell all stages that are there."""
-        stages, names = self._stages, self._settings.stage_names
+        stages, names = self._ways.stages, self._settings.stage_names
         up = [name for name in names if stages is None or stages.is_up(name)]
         await self._peer.cancel(turn.id, up)

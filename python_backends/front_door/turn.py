@@ -20,26 +20,38 @@ AT_ONCE_NS = 20_000_000
 MAX_TURN_CHARS = 128
 """Of a caller's id."""
 
+MAX_HEARD_CHARS = 4000
+"""Of the words of a turn that is sent as words."""
+
 TENSORS = ("AUDIO", "HISTORY", "SESSION_ID")
+"""Of a turn that is sent as sound."""
 
 
 @dataclass(eq=False)
 class Turn:
     """Behind the door a turn bears its caller's id with a suffix: ids may be missing or used twice.
 
-    InvalidInput without AUDIO, when SESSION_ID is not text, and for ids that are too long.
+    InvalidInput unless there is either AUDIO or HEARD, when SESSION_ID is not text, and for ids
+    that are too long.
     """
 
     request: Request
     id: str = ""
     session: str = ""
+    heard: str = ""
+    """What was said, where it is sent as words."""
+
     began_ns: int = 0
     """When it was let in; 0 while it waits."""
 
     exchange: Exchange = field(default_factory=Exchange)
 
     def __post_init__(self) -> None:
-        self.request.required("AUDIO")
+        self.heard = self.request.text("HEARD", "", most=MAX_HEARD_CHARS)
+        if not self.in_words:
+            self.request.required("AUDIO")
+        elif self.request.array("AUDIO") is not None:
+            raise InvalidInput("a turn is AUDIO or HEARD; one of them is accepted")
         if (length := len(self.request.turn)) > MAX_TURN_CHARS:
             raise InvalidInput(
                 f"the request id has {length} characters; at most {MAX_TURN_CHARS} are accepted"
@@ -70,16 +82,22 @@ class Turn:
             given["deadline_ms"] = max(1, round(1000 * (self.deadline_s - now_ns() / 1e9)))
         return {**given, "ordered": False}
 
+    @property
+    def in_words(self) -> bool:
+        """It is sent as words, and need not be listened to."""
+        return self.request.array("HEARD") is not None
+
     def inputs(self) -> Outputs:
-        """What the caller sent."""
+        """What the caller sent, but HEARD."""
         found = {name: self.request.optional(name) for name in TENSORS}
         return {name: values for name, values in found.items() if values is not None}
 
     def send(self, outputs: Outputs) -> None:
         """Relay a response, with the door's own spans behind its events."""
         request, place = self.request, outputs["PIECE"]
-        self.exchange.add(_line(outputs["HEARD"]), _line(outputs["TEXT"]))
-        piece = int(place[0, 0])
+        piece, chunk = int(place[0, 0]), int(place[0, 1])
+        if not chunk:  # every chunk of a piece has the text of the whole
+            self.exchange.add(_line(outputs["HEARD"]), _line(outputs["TEXT"]))
         spans = [request.span("relay", request.arrived_ns, now_ns(), piece=piece)]
         if not place[0, :2].any() and self.began_ns - request.arrived_ns > AT_ONCE_NS:
             spans.append(request.span("admission", request.arrived_ns, self.began_ns, piece=piece))

@@ -34,6 +34,12 @@ def join_pieces(pieces: Iterable[str]) -> str:
     return " ".join(piece.strip() for piece in pieces if piece.strip())
 
 
+def keep_last(lines: list[Utterance], most_chars: int) -> None:
+    """Forget the oldest lines of a conversation that has become too long; never the last one."""
+    while len(lines) > 1 and sum(len(line.text) for line in lines) > most_chars:
+        del lines[0]
+
+
 def history_json(history: Sequence[Utterance]) -> str:
     """HISTORY, as `prompt.parse_history` reads it."""
     lines = [{"role": line.role, "text": line.text} for line in history]

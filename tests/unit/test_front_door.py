@@ -21,9 +21,9 @@ from python_backends.bridge.inbox import Event
 from python_backends.bridge.options import MAX_SESSION_CHARS
 from python_backends.errors import StageError
 from python_backends.front_door.loop import Door
-from python_backends.front_door.route import Route, Step
 from python_backends.front_door.settings import DoorSettings
-from python_backends.front_door.turn import MAX_TURN_CHARS, TENSORS
+from python_backends.front_door.turn import MAX_HEARD_CHARS, MAX_TURN_CHARS, TENSORS
+from python_backends.walking.route import Route, Step
 from tests import fakes
 from tests.unit.fake_triton import (
     FakeServer,
@@ -79,7 +79,7 @@ class Screened(Inbox):
 
 @contextmanager
 def opened(
-    script: Script, settings: DoorSettings = SETTINGS
+    script: Script, settings: DoorSettings = SETTINGS, route: Route = ONE_STEP
 ) -> Iterator[tuple[FakeServer, Screened]]:
     """A door in front of a scripted server; cancels are acknowledged."""
 
@@ -90,7 +90,7 @@ def opened(
             yield from script(request, context)
 
     with serving(scripted) as (fake, address):
-        served = door(settings, address)
+        served = door(settings, address, route)
         inbox = Screened(served)
         thread = threading.Thread(target=served.run, args=[inbox])
         thread.start()
@@ -398,7 +398,7 @@ def test_a_session_without_history_is_remembered_until_the_caller_sends_one() ->
         for inputs in ({}, {}, {"HISTORY": fakes.text("[]")}, {"SESSION_ID": fakes.text("other")}):
             arrive(inbox, inputs={"SESSION_ID": fakes.text("mine"), **inputs}).wait()
     told = [history_of(request) for request in fake.requests]
-    lines = [("user", "two burgers"), ("assistant", "Piece 0. Piece 0. Piece 1.")]
+    lines = [("user", "two burgers"), ("assistant", "Piece 0. Piece 1.")]
     assert told == [None, lines, [], None]
 
 
@@ -426,3 +426,35 @@ def test_an_ending_without_tensors_is_not_relayed() -> None:
     with opened(nothing) as (_, inbox):
         sender = arrive(inbox)
         assert sender.wait() == []
+
+
+def test_a_turn_may_be_sent_as_words_and_need_not_be_listened_to() -> None:
+    route = Route(
+        (
+            Step("encode", {"AUDIO": "AUDIO"}, {"HIDDEN": "hidden"}),
+            Step("asr_decode", {"HIDDEN": "hidden"}, {"HEARD": "heard_asr"}),
+            Step(
+                "voice_turn", {"HEARD": "heard_asr", "HISTORY": "HISTORY"}, ONE_STEP.steps[0].gives
+            ),
+        ),
+        ANSWER,
+    )
+    with opened(two_pieces, route=route) as (fake, inbox):
+        words = {"HEARD": fakes.text("two burgers")}
+        assert len(arrive(inbox, audio=False, inputs=words).values()) == 3
+        (asked,) = [one for one in fake.requests if one.model_name == "voice_turn"]
+        assert [tensor.name for tensor in asked.inputs] == ["HEARD", "HISTORY"]
+        assert {one.model_name for one in fake.requests} == {"voice_turn"}
+
+
+def test_a_turn_is_sound_or_words_and_not_both() -> None:
+    with opened(two_pieces) as (_, inbox):
+        assert "AUDIO or HEARD" in arrive(inbox, inputs={"HEARD": fakes.text("hello")}).error()
+        too_long = {"HEARD": fakes.text("h" * (MAX_HEARD_CHARS + 1))}
+        assert "HEARD has 4001" in arrive(inbox, audio=False, inputs=too_long).error()
+
+
+def test_words_are_refused_where_no_stage_takes_any() -> None:
+    with opened(two_pieces) as (_, inbox):
+        told = arrive(inbox, audio=False, inputs={"HEARD": fakes.text("hello")}).error()
+        assert "no stage of this server takes HEARD" in told

@@ -13,14 +13,14 @@ from tritonclient.grpc import model_config_pb2
 
 from python_backends.bridge.meters import Tally
 from python_backends.errors import Overloaded, StageError, StageFailed
-from python_backends.front_door import stages as watching
-from python_backends.front_door.asking import Asking
 from python_backends.front_door.history import Histories
-from python_backends.front_door.route import Route, Step
-from python_backends.front_door.stages import Stages
-from python_backends.front_door.walk import AHEAD, Deliver, walk
 from python_backends.ordering.prompt import Utterance
 from python_backends.peer import Answer, Outputs
+from python_backends.walking import stages as watching
+from python_backends.walking.asking import Asking
+from python_backends.walking.route import Route, Step
+from python_backends.walking.stages import Stages
+from python_backends.walking.walk import AHEAD, Deliver, walk
 from tests import fakes
 
 NUMBERS = Route(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from python_backends.errors import Overloaded, StageError
-from python_backends.front_door.route import Step
-from python_backends.front_door.stages import Stages
-from python_backends.front_door.walk import Deliver
 from python_backends.peer import AWAY, Outputs, Peer
+from python_backends.walking.route import Step
+from python_backends.walking.stages import Stages
+from python_backends.walking.walk import Deliver
 
 AGAIN_S: Final = 0.05
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from python_backends.errors import StageError
-from python_backends.front_door.route import Route, Step
 from python_backends.peer import Outputs
+from python_backends.walking.route import Route, Step
 
 AHEAD: Final = 4
 """Requests of a turn that are under way at one step."""

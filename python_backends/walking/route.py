@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from python_backends.errors import StageFailed
+from python_backends.errors import InvalidInput, StageFailed
 from python_backends.peer import Outputs
+
+HEARD = "HEARD"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,10 @@ class Route:
 
     @classmethod
     def of(cls, config: Any) -> Self:
-        """From the ModelConfig of an ensemble; StageFailed unless each step needs those before."""
+        """From the ModelConfig of an ensemble; StageFailed unless each step needs those before. One
+        model is a route of one step."""
+        if not config.ensemble_scheduling.step:
+            return cls.alone(config)
         known = {tensor.name for tensor in config.input}
         steps = []
         for step in config.ensemble_scheduling.step:
@@ -53,9 +58,24 @@ class Route:
             steps.append(Step(step.model_name, takes, gives))
         return cls(tuple(steps), tuple(tensor.name for tensor in config.output))
 
+    @classmethod
+    def alone(cls, config: Any) -> Self:
+        """A model by itself."""
+        takes = {tensor.name: tensor.name for tensor in config.input}
+        gives = {tensor.name: tensor.name for tensor in config.output}
+        return cls((Step(config.name, takes, gives),), tuple(gives))
+
     @property
     def models(self) -> tuple[str, ...]:
         return tuple(step.model for step in self.steps)
+
+    def from_words(self) -> tuple["Route", str]:
+        """The way of a turn whose words are known already: from the first step that takes HEARD on,
+        and the name of that tensor here. InvalidInput when no step takes any."""
+        for number, step in enumerate(self.steps):
+            if HEARD in step.takes:
+                return Route(self.steps[number:], self.gives), step.takes[HEARD]
+        raise InvalidInput("no stage of this server takes HEARD; AUDIO is accepted")
 
     def answer(self, tensors: Outputs) -> Outputs:
         """The tensors of an answer, out of all that have come together on the way to it."""
