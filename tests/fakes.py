@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 1, 2
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 WAIT_S = 20.0
 """A test fails when an answer takes longer; nothing is ever slept for so long."""
@@ -119,14 +120,23 @@ class InferenceRequest:
         requested_output_names: Sequence[str] = (),
         model_name: str = "",
         parameters: Mapping[str, Any] | None = None,
+        correlation_id: int | str = 0,
+        flags: int = 0,
     ) -> None:
         self.model_name = model_name
+        self._correlation_id, self._flags = correlation_id, flags
         self.sender = InferenceResponseSender()
         self._id, self._inputs, self._names = request_id, list(inputs), requested_output_names
         self._parameters = json.dumps(dict(parameters or {}))
 
     def request_id(self) -> str:
         return self._id
+
+    def correlation_id(self) -> int | str:
+        return self._correlation_id
+
+    def flags(self) -> int:
+        return self._flags
 
     def inputs(self) -> list[Tensor]:
         return self._inputs
@@ -231,10 +241,19 @@ def arriving(
     *,
     request_id: str = "turn-1",
     parameters: Mapping[str, Any] | None = None,
+    sequence: int | str = 0,
+    start: bool = False,
+    end: bool = False,
 ) -> InferenceRequest:
     """A request as a stage receives it; read its answers from `.sender`."""
-    tensors = [Tensor(name, values) for name, values in inputs.items()]
-    return InferenceRequest(request_id, inputs=tensors, parameters=parameters)
+    return InferenceRequest(
+        request_id,
+        inputs=[Tensor(name, values) for name, values in inputs.items()],
+        parameters=parameters,
+        correlation_id=sequence,
+        flags=(TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if start else 0)
+        | (TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if end else 0),
+    )
 
 
 def text(*lines: str) -> NDArray[np.object_]:

@@ -14,7 +14,7 @@ from python_backends.bridge.log import log_fault
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.options import Options
 from python_backends.bridge.plain import PlainBackend
-from python_backends.bridge.request import Request
+from python_backends.bridge.request import InSequence, Request
 from python_backends.bridge.tensors import Array
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "CancelTurn",
     "Closed",
     "Event",
+    "InSequence",
     "Inbox",
     "Loop",
     "Meters",

@@ -47,6 +47,9 @@ FIGURES: Mapping[Name, Figure] = {
     "first_chunk_seconds": Figure(
         "HISTOGRAM", "Seconds from a request's arrival to its first response", ANSWER_S
     ),
+    "chunk_seconds": Figure(
+        "HISTOGRAM", "Seconds from a chunk of a caller's sound to its being listened to", WAIT_S
+    ),
     "steps_total": Figure(
         "COUNTER", "Decoding steps, encoder passes, locked batches or flow steps ended"
     ),

@@ -14,6 +14,7 @@ Timing = Literal[
     "step_seconds",
     "gap_seconds",
     "first_chunk_seconds",
+    "chunk_seconds",
 ]
 Event = Literal["releases_total", "requests_total", "restarts_total", "shared_total", "steps_total"]
 Level = Literal[

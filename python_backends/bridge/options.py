@@ -90,6 +90,16 @@ class Options:
     caller: str = ""
     """Whose turn it is: `turn` is fair between callers. Empty: of the session, or nobody's."""
 
+    rate_hz: int = 16_000
+    """Of the PCM that a live caller sends, 8000 to 48000."""
+
+    partials: bool = False
+    """Tell a live caller what was said so far, while they speak."""
+
+    lead_ms: int = 0
+    """An answer in a live call stays so far ahead of being heard at most, 100 to 10000; 0 is the
+    server's default."""
+
     ordered: bool = True
     """False: a piece is answered when it is made, and whoever sent it keeps those of a turn in
     order. So it goes where the pieces before it have never been."""
@@ -109,6 +119,9 @@ class Options:
         _within("steps", self.steps, 0, 32)
         _within("min_frames", self.min_frames, 0, 3000)
         _within("deadline_ms", self.deadline_ms, 0, 3_600_000)
+        _within("rate_hz", self.rate_hz, 8000, 48_000)
+        if self.lead_ms:
+            _within("lead_ms", self.lead_ms, 100, 10_000)
         if self.solver:
             _one_of("solver", self.solver, SOLVERS)
         _one_of("voice", self.voice, VOICES)

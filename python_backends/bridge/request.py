@@ -60,6 +60,25 @@ class Answer:
         return cls(pb_utils.InferenceResponse(tensors), tensors)
 
 
+@dataclass(frozen=True)
+class InSequence:
+    """Where a request stands in a sequence; `id` is 0 or empty for one that is in none."""
+
+    id: int | str
+    start: bool
+    end: bool
+
+    @classmethod
+    def of(cls, native: Any) -> "InSequence":
+        """Of a request as the stub has it."""
+        flags = native.flags()
+        return cls(
+            native.correlation_id(),
+            start=bool(flags & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START),
+            end=bool(flags & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END),
+        )
+
+
 class Request:
     """Inputs copied out, options parsed, answered by any number of responses and one end.
 
@@ -94,6 +113,7 @@ class Request:
         kept = tensors if self.input_bytes <= min(most_bytes, MAX_INPUT_BYTES) else ()
         self._arrays = {tensor.name(): to_array(tensor) for tensor in kept}
         self.events = self.optional("EVENTS")
+        self.sequence = InSequence.of(native)
         self.turn = native.request_id() or events.turn_of(self.events) or uuid.uuid4().hex
         self._parameters = native.parameters()
         self.options = Options()

@@ -22,6 +22,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "steps": (0, 32),
     "min_frames": (0, 3000),
     "deadline_ms": (0, 3_600_000),
+    "rate_hz": (8000, 48_000),
 }
 
 
@@ -41,8 +42,10 @@ def test_every_option_is_bounded_or_enumerated() -> None:
     """A new option needs a row above, or a test of its own below."""
     assert {field.name for field in fields(Options)} == BOUNDS.keys() | {
         "caller",
+        "lead_ms",
         "logit_bias",
         "ordered",
+        "partials",
         "solver",
         "stop",
         "stream",
@@ -366,3 +369,14 @@ def test_a_caller_is_named_in_so_many_characters() -> None:
     assert Options.parse({"caller": "x" * MAX_CALLER_CHARS}).caller
     with pytest.raises(InvalidInput, match="caller has 129 characters; 128 are accepted"):
         Options.parse({"caller": "x" * (MAX_CALLER_CHARS + 1)})
+
+
+@pytest.mark.parametrize("lead_ms", [0, 100, 10_000])
+def test_a_lead_is_the_servers_own_or_within_bounds(lead_ms: int) -> None:
+    assert Options.parse({"lead_ms": lead_ms}).lead_ms == lead_ms
+
+
+@pytest.mark.parametrize("lead_ms", [-1, 1, 99, 10_001])
+def test_a_lead_that_is_out_of_bounds_is_refused(lead_ms: int) -> None:
+    with pytest.raises(InvalidInput, match="100 to 10000 is accepted"):
+        Options.parse({"lead_ms": lead_ms})

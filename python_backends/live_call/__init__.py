@@ -1,0 +1,2 @@
+"""A spoken conversation on one stream: what was said is answered, and whoever is spoken to may
+interrupt."""
