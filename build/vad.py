@@ -103,7 +103,7 @@ def _renamed(name: str) -> str:
 
 
 def export_vad(target: Path) -> None:
-    """vad/1/model.onnx."""
+    """vad/1/model.onnx, and vad_step/1/model.onnx: who keeps the state is a matter of config."""
     names = ["AUDIO", "STATE_IN", "CONTEXT_IN", "SPEECH_PROBABILITY", "STATE_OUT", "CONTEXT_OUT"]
     export_native(
         load_vad(),
@@ -115,7 +115,10 @@ def export_vad(target: Path) -> None:
     )
 
 
-TARGETS: dict[tuple[str, str], Callable[[Path], None]] = {("vad", "model.onnx"): export_vad}
+TARGETS: dict[tuple[str, str], Callable[[Path], None]] = {
+    ("vad", "model.onnx"): export_vad,
+    ("vad_step", "model.onnx"): export_vad,
+}
 
 
 def sources() -> list[Path]:

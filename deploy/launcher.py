@@ -34,7 +34,9 @@ from deploy.spawner import spawn
 STOP_GRACE_S = 3.0
 POLL_S = 0.02
 PROBE_TIMEOUT_S = 60.0
-FRONT_DOOR = "front_door"
+DOORS = ("front_door", "listening", "live_call")
+"""Backends that people come in by."""
+
 DRAIN_TIMEOUT_S = 5.0
 DRAIN_POLL_S = 0.1
 STARTS = 3
@@ -129,12 +131,14 @@ class Server:
         return self
 
     def drain(self, timeout_s: float) -> bool:
-        """Have the front door take no more turns, and wait for those that are there; whether all
-        have ended in time. ServerFailed when it cannot be told."""
-        doors = [name for name in self.models if self._known[name].config.backend == FRONT_DOOR]
+        """Have no more turns and calls taken, and wait for those that are there; whether all have
+        ended in time. ServerFailed when it cannot be told."""
+        doors = [name for name in self.models if self._known[name].config.backend in DOORS]
         with probing(self.grpc_address, self.access) as probe:
             for door in doors:
-                probe.ask(control_request(door, {"drain": True}), DRAIN_TIMEOUT_S)
+                probe.ask(
+                    control_request(self._known[door].config, {"drain": True}), DRAIN_TIMEOUT_S
+                )
         deadline = time.monotonic() + timeout_s
         while True:
             still = open_requests(read_metrics(self.metrics_address))

@@ -46,6 +46,7 @@ ROWS: Final = 16
 """Of prosody."""
 
 STREAMS: Final = 64
+CALL_S: Final = 10
 SENTENCE: Final = "The big brown dog ran over the hill and found three small cats by the river, "
 EXCHANGE: Final = (
     {"role": "user", "text": "I would like two cheeseburgers and a large lemonade, please."},
@@ -65,6 +66,8 @@ def largest(models: Collection[str]) -> Iterator[list[Any]]:
         "acoustic": _pieces,
         "vocoder": _sounds,
         "vad": _streams,
+        "listen": partial(_calls, "listen"),
+        "live": partial(_calls, "live"),
     }
     for model, make in makers.items():
         if model in models:
@@ -166,6 +169,20 @@ def _streams() -> Iterator[list[Any]]:
     found = []
     for number in range(STREAMS):
         request = _request("vad", number, {"AUDIO": np.zeros((1, 512), np.float32)})
+        request.parameters["sequence_id"].string_param = f"load-{number}"
+        request.parameters["sequence_start"].bool_param = True
+        request.parameters["sequence_end"].bool_param = True
+        found.append(request)
+    yield found
+
+
+def _calls(model: str) -> Iterator[list[Any]]:
+    """As many calls as are let in, of as much sound as may wait, all of one order; each ends in
+    the middle of it."""
+    pcm = np.resize((32_767 * _recorded()).astype("<i2"), CALL_S * SAMPLE_RATE_HZ)
+    found = []
+    for number in range(STREAMS):
+        request = _request(model, number, {"PCM": pcm.view(np.uint8)[None]})
         request.parameters["sequence_id"].string_param = f"load-{number}"
         request.parameters["sequence_start"].bool_param = True
         request.parameters["sequence_end"].bool_param = True

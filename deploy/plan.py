@@ -128,7 +128,7 @@ class Plan(Strict):
 
     front: Name
     servers: dict[Name, ServerPlan]
-    models: list[str] = ["turn", "transcribe", "speak", "vad"]
+    models: list[str] = ["turn", "transcribe", "speak", "vad", "listen", "live"]
     repositories: list[str] = [str(path) for path in REPOSITORIES]
     backends: list[str] = []
     devices: dict[Name, DevicePlan] = {}

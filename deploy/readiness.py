@@ -6,6 +6,7 @@ request would fail.
 
 import json
 import struct
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -59,19 +60,17 @@ def probe_request(config: Any) -> Any:
     control = [tensor for tensor in config.input if tensor.name == "CONTROL"]
     for tensor in control or [tensor for tensor in config.input if not tensor.optional]:
         _add_input(request, config, tensor)
-    if config.HasField("sequence_batching"):
-        request.parameters["sequence_id"].string_param = SEQUENCE_ID
-        request.parameters["sequence_start"].bool_param = True
-        request.parameters["sequence_end"].bool_param = True
+    _as_sequence(request, config)
     return request
 
 
-def control_request(model: str, order: Mapping[str, Any]) -> Any:
-    """A ModelInferRequest with an order to a stage."""
-    request = service_pb2.ModelInferRequest(model_name=model, id="control")
+def control_request(config: Any, order: Mapping[str, Any]) -> Any:
+    """A ModelInferRequest with an order to the stage of this config."""
+    request = service_pb2.ModelInferRequest(model_name=config.name, id="control")
     request.parameters["triton_enable_empty_final_response"].bool_param = True
     request.inputs.add(name="CONTROL", datatype="BYTES", shape=[1, 1])
     request.raw_input_contents.append(_length_prefixed(json.dumps(dict(order)).encode()))
+    _as_sequence(request, config)
     return request
 
 
@@ -154,6 +153,14 @@ def probing(address: str, access: Access = OPEN) -> Iterator[Probe]:
         yield probe
     finally:
         probe.close()
+
+
+def _as_sequence(request: Any, config: Any) -> None:
+    """Make it one by itself, where the model takes nothing else."""
+    if config.HasField("sequence_batching"):
+        request.parameters["sequence_id"].string_param = f"{SEQUENCE_ID}-{uuid.uuid4().hex[:8]}"
+        request.parameters["sequence_start"].bool_param = True
+        request.parameters["sequence_end"].bool_param = True
 
 
 def _add_input(request: Any, config: Any, tensor: Any) -> None:

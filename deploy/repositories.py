@@ -57,8 +57,10 @@ class Model:
 
     @property
     def is_wiring(self) -> bool:
-        """An ensemble, or a front door: it computes nothing, and calls models of its own server."""
-        return self.config.platform == "ensemble" or "ensemble" in self.config.parameters
+        """An ensemble, a front door or what takes calls: it computes nothing that is worth a place
+        of its own, and calls models of its own server."""
+        is_ensemble = self.config.platform == "ensemble"
+        return is_ensemble or self.config.backend in ("front_door", "listening", "live_call")
 
     @property
     def is_proxy(self) -> bool:

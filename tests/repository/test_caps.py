@@ -11,15 +11,18 @@ from python_backends.declared import Declared
 from python_backends.errors import InvalidInput
 from python_backends.front_door import turn
 from python_backends.front_door.settings import DoorSettings
+from python_backends.listening import call
+from python_backends.live_call.settings import LiveSettings
 from python_backends.ordering import prompt
 from python_backends.remote_stage.settings import RemoteSettings
 from python_backends.scheduling import replicas
 from tests.repository.configs import ROOT, configs, own, parameters
 
 SAFETY = (ROOT / "deploy" / "SAFETY.md").read_text()
-FOR_CALLERS = ("turn", "transcribe", "speak", "vad")
+FOR_CALLERS = ("turn", "transcribe", "speak", "vad", "listen", "live")
 ROW = re.compile(r"\| (.+) \| ([0-9]+) \| (.+) \|")
-BOUNDED = ("turn", "encode", "asr_decode", "think", "prosody", "acoustic")
+LIVE = ("listen", "live")
+BOUNDED = ("turn", "encode", "asr_decode", "think", "prosody", "acoustic", *LIVE)
 REMOTE = RemoteSettings(controlled=True)
 
 
@@ -43,6 +46,15 @@ def caps() -> dict[str, int]:
         "streams of `vad`": vad.sequence_batching.oldest.max_candidate_sequences,
         "bytes of a request's inputs, at every stage with a queue": request.MAX_INPUT_BYTES,
         "characters of `TEXT` (to be spoken)": CHARACTERS_A_PHONEME * phonemes,
+        "characters of `HEARD` of a turn in words": turn.MAX_HEARD_CHARS,
+        "seconds of `PCM` that wait to be listened to": call.MOST_AHEAD_S,
+        "characters of a call's id": call.MAX_CALL_CHARS,
+        "characters of `REPORT`": call.MAX_REPORT_CHARS,
+        "seconds of a turn of speech": number("live", "max_turn_s"),
+        "seconds of a call without sound": number("live", "idle_s"),
+        "milliseconds of an answer ahead of being heard": number("live", "lead_ms"),
+        "characters of a call's history": LiveSettings.history_chars,
+        **{f"calls at `{name}`": number(name, "max_calls") for name in LIVE},
         "characters of what was heard": prompt.LONGEST_TOKEN * prompt.MAX_PROMPT_TOKENS,
         "tokens of a prompt": prompt.MAX_PROMPT_TOKENS,
         "characters of `HISTORY`": prompt.LONGEST_HISTORY,
@@ -101,7 +113,8 @@ def test_every_tensor_that_callers_may_send_has_a_row() -> None:
 def test_every_stage_with_a_queue_has_a_row_for_its_length() -> None:
     for name in own():
         if any(tensor.name == "CONTROL" for tensor in configs()[name].input):
-            assert int(parameters(name)["max_waiting"]) > 0
+            limit = "max_calls" if name in LIVE else "max_waiting"
+            assert int(parameters(name)[limit]) > 0
             at = "turns that wait" if name == "turn" else f"at `{name}`"
             assert any(at in what for what in caps()), name
 

@@ -45,6 +45,9 @@ TABLE = {
     "acoustic_step": DYNAMIC,
     "vocoder": Row("dynamic", ordered=True),
     "vad": Row("sequence"),
+    "vad_step": DYNAMIC,
+    "listen": Row("sequence", decoupled=True),
+    "live": Row("own", decoupled=True),
     "encode": OWN,
     "asr_decode": OWN,
     "prosody": OWN,
@@ -198,7 +201,7 @@ def test_an_own_backend_exists_and_accepts_the_parameters(name: str) -> None:
     [settings] = [
         found
         for key, found in vars(module).items()
-        if is_dataclass(found) and key.endswith("Settings")
+        if is_dataclass(found) and key.endswith("Settings") and found.__module__ == module.__name__
     ]
     assert isinstance(settings, type)
     assert config.parameters, "a backend without parameters needs no settings"
@@ -264,7 +267,8 @@ def test_the_front_door_offers_what_the_ensemble_offers() -> None:
     assert {one.name: kind(one) for one in turn.output} == {
         one.name: kind(one) for one in ensemble.output
     }
-    inputs = {one.name: kind(one) for one in turn.input if one.name != "CONTROL"}
+    own = ("CONTROL", "HEARD")
+    inputs = {one.name: kind(one) for one in turn.input if one.name not in own}
     assert inputs == {one.name: kind(one) for one in ensemble.input}
 
 

@@ -12,6 +12,7 @@ from python_backends.bridge import ModelConfig, plugin
 from python_backends.diffusion_lock.settings import AcousticSettings
 from python_backends.encoder_window.settings import EncodeSettings
 from python_backends.front_door.settings import DoorSettings
+from python_backends.live_call.settings import LiveSettings
 from tests.fakes import model_args
 from tests.repository import test_ensembles as laws
 from tests.repository.configs import ROOT, kind, parse
@@ -25,7 +26,15 @@ SETTINGS: dict[str, type[Any]] = {
     "diffusion_lock": AcousticSettings,
     "encoder_window": EncodeSettings,
     "front_door": DoorSettings,
+    "live_call": LiveSettings,
 }
+NAMED: dict[str, tuple[str, ...]] = {
+    "ar_loop": ("task", "engine"),
+    "front_door": (),
+    "live_call": (),
+}
+"""Settings that name a leaf; the last two have none, but call models that have."""
+
 LAWS = [
     laws.test_steps_name_models_tensors_and_any_version,
     laws.test_every_input_that_a_step_requires_is_mapped,
@@ -67,7 +76,7 @@ def test_models_are_the_product_s_backends_with_other_leaves(name: str) -> None:
     assert [group.count for group in config.instance_group] == [1]
     assert all(tensor.optional for tensor in config.input)
     assert kind(config.input[-1]) == ("TYPE_STRING", (1,))
-    named = {"ar_loop": ("task", "engine"), "front_door": ()}.get(config.backend, ("leaf",))
+    named = NAMED.get(config.backend, ("leaf",))
     for path in (getattr(found, name) for name in named):
         assert path.startswith("loadtest.emulated.leaves.")
         assert callable(plugin.load(path))

@@ -27,6 +27,9 @@ MODELS = [
     "acoustic_step",
     "vocoder",
     "vad",
+    "vad_step",
+    "listen",
+    "live",
 ]
 
 

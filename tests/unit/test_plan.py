@@ -41,7 +41,7 @@ def test_a_plan_is_one_front_and_its_servers(tmp_path: Path) -> None:
 
 def test_what_is_left_out_is_this_project_on_loopback(tmp_path: Path) -> None:
     plan = read(tmp_path, "{front: all, servers: {all: {}}}")
-    assert plan.models == ["turn", "transcribe", "speak", "vad"]
+    assert plan.models == ["turn", "transcribe", "speak", "vad", "listen", "live"]
     assert plan.folders(plan.repositories) == list(REPOSITORIES)
     assert plan.servers["all"] == ServerPlan()
     assert (plan.servers["all"].host, plan.servers["all"].ports) == ("127.0.0.1", None)

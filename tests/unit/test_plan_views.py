@@ -10,17 +10,19 @@ from deploy.views import called_apart, homes, stages, view_of, views
 LISTENS = {"encode", "asr_encoder", "asr_decode"}
 SPEAKS = {"prosody", "acoustic", "acoustic_condition", "acoustic_step", "vocoder"}
 THINKS = {"think"}
-WIRING = {"turn", "voice_turn", "transcribe", "speak"}
-IN_ORDER = ["encode", "asr_decode", "think", "prosody", "acoustic", "vocoder", "vad"]
+WIRING = {"listen", "live", "turn", "voice_turn", "transcribe", "speak"}
+VADS = {"vad", "vad_step"}
+CALLERS = ["turn", "transcribe", "speak", "vad", "listen", "live"]
+IN_ORDER = ["encode", "asr_decode", "think", "prosody", "acoustic", "vocoder", "vad", "vad_step"]
 LOADED: dict[str, dict[str, tuple[set[str], set[str]]]] = {
-    "one-server": {"all": (WIRING | {"vad"} | LISTENS | THINKS | SPEAKS, set())},
+    "one-server": {"all": (WIRING | VADS | LISTENS | THINKS | SPEAKS, set())},
     "three-servers": {
         "listen": (LISTENS, set()),
         "think": (THINKS, set()),
-        "speak": (WIRING | {"vad"} | SPEAKS, {"encode", "asr_decode", "think"}),
+        "speak": (WIRING | VADS | SPEAKS, {"encode", "asr_decode", "think"}),
     },
     "stages-apart": {
-        "front": (WIRING | {"vad"}, set(IN_ORDER) - {"vad"}),
+        "front": (WIRING | VADS, set(IN_ORDER) - VADS),
         "listen": (LISTENS, set()),
         "think": (THINKS, set()),
         "speak": (SPEAKS, set()),
@@ -50,7 +52,7 @@ def plan(**servers: list[str]) -> Plan:
 
 
 def test_stages_come_in_the_order_that_turns_reach_them(models: dict[str, Model]) -> None:
-    assert stages(models, ["turn", "transcribe", "speak", "vad"]) == IN_ORDER
+    assert stages(models, CALLERS) == IN_ORDER
 
 
 def test_a_stage_that_no_server_names_is_in_the_front(models: dict[str, Model]) -> None:

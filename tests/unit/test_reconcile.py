@@ -196,7 +196,7 @@ def test_the_load_reaches_every_model_that_callers_or_stages_give_the_largest_wo
         assert {tensor.name for tensor in request.inputs} <= known
     assert {request.model_name for request in sent} == {
         *("think", "turn", "transcribe", "encode", "asr_encoder", "speak"),
-        *("prosody", "acoustic", "vocoder", "vad"),
+        *("prosody", "acoustic", "vocoder", "vad", "listen", "live"),
     }
     alone = [request.model_name for group in load.largest(["encode"]) for request in group]
     assert set(alone) == {"encode"}
