@@ -1,4 +1,4 @@
-"""The command line: `python -m client run | turn | transcribe | speak`."""
+"""The command line: `python -m client run | turn | live | transcribe | speak`."""
 
 import argparse
 import os
@@ -38,6 +38,16 @@ def parser() -> argparse.ArgumentParser:
     turn = _command(chosen, "turn", commands.turn, "speak one turn with a running server")
     transcribe = _command(chosen, "transcribe", commands.transcribe, "print what a recording says")
     speak = _command(chosen, "speak", commands.speak, "have a text spoken into a file")
+    live = _command(chosen, "live", commands.live, "speak with a running server, and interrupt it")
+    live.add_argument("files", type=Path, nargs="*", help="wav, flac or ogg: a turn each")
+    live.add_argument("--mic", action="store_true", help="by microphone and loudspeaker instead")
+    live.add_argument(
+        "--barge-in-ms", type=int, help="begin the next recording so long after the first sound"
+    )
+    live.add_argument("--partials", action="store_true", help="show what was said so far")
+    live.add_argument("--lead-ms", type=int, help="how far ahead of being heard answers are sent")
+    live.add_argument("--out", type=Path, help="where what was heard goes (wav)")
+    live.add_argument("--json", type=Path, help="where all events go")
     run.add_argument("file", type=Path, nargs="?", default=commands.DEFAULT_SAMPLE)
     run.add_argument("--out", type=Path, default=Path("out/reply.wav"), help="the reply's sound")
     run.add_argument("--json", type=Path, default=Path("out/run.json"), help="all figures")
@@ -48,14 +58,20 @@ def parser() -> argparse.ArgumentParser:
     transcribe.add_argument("file", type=Path, help="wav, flac or ogg")
     speak.add_argument("text")
     speak.add_argument("--out", type=Path, default=Path("out/speech.wav"), help="where it goes")
-    for command in (turn, transcribe, speak):
+    for command in (turn, live, transcribe, speak):
         command.add_argument("--server", default="127.0.0.1:8001", metavar="HOST:PORT")
         command.add_argument("--tls", action="store_true", help="over TLS; implied by the others")
         command.add_argument("--tls-ca", type=Path, help="whose certificates are trusted (PEM)")
         command.add_argument("--tls-cert", type=Path, help="certificate that we show (PEM)")
         command.add_argument("--tls-key", type=Path, help="its key (PEM)")
-    for command in (run, turn, speak):
+    for command in (run, turn, live, speak):
         _add_options(command)
+    for command in (run, turn, speak):
+        _add_traces(command)
+    for command in (run, turn, transcribe, speak):
+        command.add_argument(
+            "--timeout-s", type=float, default=TIMEOUT_S, help="for the whole answer"
+        )
     return top
 
 
@@ -67,7 +83,6 @@ def _command(
 ) -> argparse.ArgumentParser:
     added = chosen.add_parser(name, help=purpose, description=purpose)
     added.set_defaults(command=command)
-    added.add_argument("--timeout-s", type=float, default=TIMEOUT_S, help="for the whole answer")
     return added
 
 
@@ -100,6 +115,9 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         metavar="00-TRACE-PARENT-FLAGS",
         help="W3C trace context that the turn belongs to (default: $TRACEPARENT, or a new one)",
     )
+
+
+def _add_traces(command: argparse.ArgumentParser) -> None:
     command.add_argument("--otlp-file", type=Path, help="where the turn's trace goes (OTLP JSON)")
     command.add_argument("--otlp-endpoint", metavar="URL", help="collector: http://HOST/v1/traces")
 

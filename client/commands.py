@@ -69,6 +69,13 @@ def turn(arguments: Namespace) -> None:
     _tell(TurnReport.of(record), record, arguments)
 
 
+def live(arguments: Namespace) -> None:
+    """Speak with a running server, by recordings or by microphone."""
+    from client.live import command
+
+    command.run(arguments, _options(arguments), out)
+
+
 def run(arguments: Namespace) -> None:
     """Start a server, speak one turn, hear the reply again; StageFailed unless all of it held."""
     sound = audio.read(arguments.file)

@@ -124,11 +124,11 @@ def _request(
 ) -> Any:
     turn = turn_id or new_turn_id()
     context = checked(traceparent) if traceparent else new_traceparent(turn)
-    parameters = {**_chosen(options or TurnOptions()), "traceparent": context}
+    parameters = {**chosen_options(options or TurnOptions()), "traceparent": context}
     return wire.to_request(model, tensors, turn=turn, parameters=parameters)
 
 
-def _chosen(options: TurnOptions) -> dict[str, Any]:
+def chosen_options(options: TurnOptions) -> dict[str, Any]:
     """The options that the caller set; real numbers as strings, for want of a double, and what is
     no single value as JSON."""
     chosen = {key: value for key, value in asdict(options).items() if value is not None}

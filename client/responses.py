@@ -132,7 +132,7 @@ def read_transcript(response: Any) -> Transcript:
     """The answer of `transcribe`; StageFailed when it is malformed."""
     with _understood():
         tensors = wire.to_arrays(response)
-        return Transcript(_text(tensors, "HEARD"), _text(tensors, "STATUS"), _events(tensors))
+        return Transcript(_text(tensors, "HEARD"), _text(tensors, "STATUS"), events_of(tensors))
 
 
 def _read_chunk(turn_id: str, response: Any, received_ns: int) -> TurnChunk:
@@ -149,7 +149,7 @@ def _read_chunk(turn_id: str, response: Any, received_ns: int) -> TurnChunk:
             text="" if chunk else _text(tensors, "TEXT"),
             heard="" if piece or chunk else _text(tensors, "HEARD"),
             status=_text(tensors, "STATUS"),
-            events=_events(tensors),
+            events=events_of(tensors),
             speech=np.zeros(0, np.float32) if silent else tensors["SPEECH"].reshape(-1),
             sample_rate_hz=SAMPLE_RATE_HZ if silent else int(tensors["SAMPLE_RATE"].item()),
             received_ns=received_ns,
@@ -172,7 +172,9 @@ def _text(tensors: Tensors, name: str) -> str:
     return bytes(tensor.reshape(-1)[0]).decode(errors="replace")
 
 
-def _events(tensors: Tensors) -> tuple[Event, ...]:
+def events_of(tensors: Tensors) -> tuple[Event, ...]:
+    """The spans in EVENTS, none where it is missing; KeyError, TypeError or ValueError when one is
+    malformed."""
     rows = tensors.get("EVENTS", np.zeros(0, np.object_)).reshape(-1)
     return tuple(_event(json.loads(row)) for row in rows if row)
 
