@@ -12,7 +12,7 @@ from loadtest.load import GeneratorFailed, RunSpec, run
 from loadtest.load.spec import ROOT, RUNS, recordings
 from loadtest.load.summary import Summary
 
-REAL_MODEL = "turn"
+REAL_MODEL, LIVE_MODEL = "turn", "live"
 ADDRESS = "127.0.0.1:8001"
 
 
@@ -44,11 +44,13 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--address", default=ADDRESS, help=f"gRPC address of the server ({ADDRESS})")
-    add("--model", default=REAL_MODEL, help="the model that answers turns")
+    add("--model", help="the model that answers (turn; live in live calls)")
     add("--name", help="of the folder in out/runs (default: model and load)")
     add("--people", type=int, default=1, help="closed loop: how many at once")
     add("--rate", type=float, help="open loop: turns a second, Poisson")
     add("--trace", type=Path, help="open loop: a .csv or .json file with a start_s for each turn")
+    add("--live", action="store_true", help="in live calls, one a person")
+    add("--barge-in", type=float, default=0.2, help="live: share of answers that are interrupted")
     add("--seconds", type=float, default=20.0, help="measured time")
     add("--warm-up", type=float, default=5.0, help="s before it")
     add("--timeout", type=float, default=6.0, help="a caller's patience in s")
@@ -60,7 +62,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    real = chosen.model == REAL_MODEL
+    chosen.model = chosen.model or (LIVE_MODEL if chosen.live else REAL_MODEL)
+    real = chosen.live or chosen.model == REAL_MODEL
     is_open = chosen.rate is not None or chosen.trace is not None
     spec = RunSpec(
         name=chosen.name or _default_name(chosen),
@@ -75,6 +78,8 @@ def _run(chosen: argparse.Namespace) -> None:
         timeout_s=chosen.timeout,
         think_time_ms=chosen.think_time,
         seed=chosen.seed,
+        live=chosen.live,
+        barge_in=chosen.barge_in,
         recordings=recordings(ROOT / "samples") if real else (),
         emulation=chosen.emulation,
         out=chosen.out,

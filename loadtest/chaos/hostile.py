@@ -39,8 +39,11 @@ TIMEOUT_S: Final = 30.0
 ORDER: Final = ROOT / "samples" / "order-1.wav"
 MODELS: Final = (
     *("turn", "transcribe", "speak", "voice_turn", "encode", "asr_decode", "think", "prosody"),
-    *("acoustic", "vocoder", "vad"),
+    *("acoustic", "vocoder", "vad", "listen", "live"),
 )
+CALLS: Final = ("listen", "live")
+"""Models that take sequences of chunks."""
+
 DATATYPES: Final = ("FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "UINT8", "BOOL", "BYTES")
 WIDTH: Final = {"FP64": 8, "INT64": 8, "FP32": 4, "INT32": 4, "FP16": 2, "INT16": 2}
 SECRETS: Final = re.compile(r"Traceback|\.py\b|/work/|/root/|/home/|/tmp/|site-packages")
@@ -215,7 +218,18 @@ def drawn(random: Random, ports: Mapping[str, Sequence[Port]]) -> Any:
         _add(random, request, Port("NOBODY", "FP32", (1,)))
     for _ in range(random.choice((0, 0, 1, 3))):
         _parameter(random, request)
+    if model in CALLS and random.random() < 0.8:
+        _chunk(random, request)
     return request
+
+
+def _chunk(random: Random, request: Any) -> None:
+    """Make it a chunk of a call: most often a call of one chunk, since one that is not ended stays
+    until it is missed."""
+    start = random.random() < 0.7
+    request.parameters["sequence_id"].string_param = f"call-{random.randrange(20)}"
+    request.parameters["sequence_start"].bool_param = start
+    request.parameters["sequence_end"].bool_param = random.random() < (0.97 if start else 0.5)
 
 
 def _add(random: Random, request: Any, port: Port) -> None:

@@ -91,6 +91,10 @@ class Emulation:
 
     delays: Delays = Delays()
 
+    sound: bool = False
+    """Speak silence as long as an answer would be, instead of telling how long: for whoever plays
+    it."""
+
     def __post_init__(self) -> None:
         if self.speed <= 0 or self.pieces < 1:
             raise ValueError("speed must be positive and pieces at least 1")

@@ -4,9 +4,13 @@ A turn is one request of the stream ModelStreamInfer, so it is dialled as a unar
 that method: no greenlet per call that feeds requests. gRPC's single-threaded streams are tempting
 (less CPU), but under gevent each waiting call then holds one of the hub's ten native threads, and
 with more callers than threads chunks are noticed hundreds of ms late while the loop looks idle.
+
+A live call has as many requests as chunks, so it costs that greenlet, in which gRPC takes the next
+one; all calls share the one native thread that waits for the channel.
 """
 
 import time
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -38,11 +42,12 @@ class Caller:
         self._run = new_turn_id()[:8]
         self._numbers = count()
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self._stream = self._channel.unary_stream(
-            wire.STREAM_METHOD,
-            request_serializer=service_pb2.ModelInferRequest.SerializeToString,
-            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
-        )
+        messages = {
+            "request_serializer": service_pb2.ModelInferRequest.SerializeToString,
+            "response_deserializer": service_pb2.ModelStreamInferResponse.FromString,
+        }
+        self._stream = self._channel.unary_stream(wire.STREAM_METHOD, **messages)
+        self._line = self._channel.stream_stream(wire.STREAM_METHOD, **messages)
 
     def new_id(self) -> str:
         """An id that no other turn has, of this run or any other."""
@@ -69,6 +74,16 @@ class Caller:
             raise error_of(fault, reading.turn, self._timeout_s) from fault
         finally:
             call.cancel()
+
+    def dial(self, requests: Iterator[Any]) -> Any:
+        """The messages of a live call; `requests` is run in a greenlet of its own."""
+        return self._line(requests)
+
+    def spoken(self, user: int) -> list[audio.Floats]:
+        """What `user` says in a live call: all recordings, float32 [samples], each beginning with
+        another one."""
+        first = user % len(self._sounds)
+        return [sound[0] for sound in self._sounds[first:] + self._sounds[:first]]
 
     def reading(self, turn: str) -> Reading:
         """For the answer to a turn."""

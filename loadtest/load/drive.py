@@ -19,7 +19,8 @@ from locust.env import Environment
 
 from loadtest.load.caller import Caller
 from loadtest.load.folder import GENERATOR, SPEC
-from loadtest.load.punctuality import BEAT_S, limit_ms
+from loadtest.load.live_users import LiveCallUser
+from loadtest.load.punctuality import BEAT_S, limit_ms, shares
 from loadtest.load.records import OK, TurnWriter
 from loadtest.load.session import Session, Window
 from loadtest.load.spec import RunSpec
@@ -27,6 +28,9 @@ from loadtest.load.users import ArrivingTurnsUser, Plan, SpokenTurnUser, attach
 
 LOOK_S = 0.05
 TELL_S = 0.5
+LIVE_GRACE_S = 60.0
+"""The answers of live calls are played before they have ended."""
+
 SETTLE_GRACE_S = 2.0
 """Beyond the callers' time-out, for the unlikely call that does not end."""
 
@@ -60,8 +64,8 @@ class _Run:
     def go(self) -> dict[str, Any]:
         """The whole run; what is to be known about it."""
         is_open = self._spec.mode == "open"
-        user = ArrivingTurnsUser if is_open else SpokenTurnUser
-        environment = Environment(user_classes=[user])
+        alone = ArrivingTurnsUser if is_open else SpokenTurnUser
+        environment = Environment(user_classes=[LiveCallUser if self._spec.live else alone])
         attach(environment, Plan(self._spec, self._session, self._started_ns))
         runner = environment.create_local_runner()
         heart = gevent.spawn(_heartbeat, self._session)
@@ -84,7 +88,8 @@ class _Run:
     def _settle(self) -> None:
         """A turn may have been due in the very last moment: look again before all is settled."""
         self._until(self._session.window.to_ns + round(LOOK_S * 1e9), "settling")
-        patience_ns = round((self._spec.timeout_s + SETTLE_GRACE_S) * 1e9)
+        grace_s = LIVE_GRACE_S if self._spec.live else SETTLE_GRACE_S
+        patience_ns = round((self._spec.timeout_s + grace_s) * 1e9)
         last_ns = self._session.window.to_ns + patience_ns
         self._until(last_ns, "settling", self._session.settled)
         self._tell("done")
@@ -114,6 +119,7 @@ class _Run:
             "measured_to_ns": window.to_ns,
             "ended_ns": ended_ns,
             "counts": dict(self._session.counts),
+            "times_ms": {name: shares(ms) for name, ms in self._session.times_ms.items()},
             "generator": asdict(punctual) | {"cpu_cores": round(cpu_cores, 3)},
         }
 

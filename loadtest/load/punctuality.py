@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 BEAT_S = 0.01
 LATE_MS = 20.0
+SHARES = (0.5, 0.95, 0.99)
 LATE_SHARE_OF_GAP = 0.05
 
 
@@ -16,6 +17,12 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of `values` do not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def shares(values: Sequence[float]) -> dict[str, float]:
+    """How many there are, and p50, p95 and p99 of at least one."""
+    found = {f"p{100 * share:g}": round(percentile(values, share), 3) for share in SHARES}
+    return {"count": len(values), **found}
 
 
 def limit_ms(mean_gap_ms: float | None) -> float:

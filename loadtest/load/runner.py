@@ -54,7 +54,7 @@ def describe(spec: RunSpec) -> str:
     elif spec.rate is not None:
         load = f"{spec.rate:g} turns/s"
     else:
-        load = f"{spec.people} people"
+        load = f"{spec.people} people" + (" on the line" if spec.live else "")
     return f"{spec.name}: {load}{device}"
 
 

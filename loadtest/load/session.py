@@ -1,7 +1,7 @@
 """One run from the inside: every turn that is spoken passes through here."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -40,7 +40,10 @@ class Session:
         self.open_counted = 0
         """Unanswered turns that were meant to start in the window."""
 
-        self._caller = caller
+        self.times_ms: defaultdict[str, list[float]] = defaultdict(list)
+        """Of what is measured beside turns, by name."""
+
+        self.caller = caller
         self._timeout_ns = round(timeout_s * 1e9)
         self._writer = writer
         self._late_ms: list[float] = []
@@ -48,14 +51,14 @@ class Session:
 
     def speak(self, user: int, intended_ns: int) -> tuple[Turn, float]:
         """One turn to its end, and the pause in s that its outcome asks for."""
-        turn = self._begin(user, intended_ns)
-        reading = self._caller.reading(turn.turn)
+        turn = self.begin(user, intended_ns)
+        reading = self.caller.reading(turn.turn)
         turn.chunks_ns, turn.chunk_audio_ms = reading.chunks_ns, reading.chunk_audio_ms
         pause_s = 0.0
         try:
-            request = self._caller.request(turn.turn, user)
+            request = self.caller.request(turn.turn, user)
             turn.sent_ns = time.monotonic_ns()
-            self._caller.listen(request, reading, intended_ns + self._timeout_ns)
+            self.caller.listen(request, reading, intended_ns + self._timeout_ns)
             turn.events = reading.events()
             turn.succeed()
         except StageError as error:
@@ -67,7 +70,7 @@ class Session:
             turn.leave_open()
             raise
         finally:
-            self._end(turn)
+            self.end(turn)
         return turn, pause_s
 
     def beat(self, late_ns: int) -> None:
@@ -88,13 +91,20 @@ class Session:
         if self._writer is not None:
             self._writer.flush()
 
-    def _begin(self, user: int, intended_ns: int) -> Turn:
+    def note(self, name: str, ms: float) -> None:
+        """A time that is no turn's own."""
+        if self.window.has(time.monotonic_ns()):
+            self.times_ms[name].append(ms)
+
+    def begin(self, user: int, intended_ns: int) -> Turn:
+        """A turn whose request leaves now, until `end`."""
         counted = self.window.has(intended_ns)
         self.open += 1
         self.open_counted += counted
-        return Turn(self._caller.new_id(), user, intended_ns, time.monotonic_ns(), counted)
+        return Turn(self.caller.new_id(), user, intended_ns, time.monotonic_ns(), counted)
 
-    def _end(self, turn: Turn) -> None:
+    def end(self, turn: Turn) -> None:
+        """It has an outcome."""
         turn.end_ns = time.monotonic_ns()
         self.open -= 1
         self.open_counted -= turn.counted

@@ -29,6 +29,10 @@ class RunSpec:
     An emulated turn sends AUDIO [1, 16] whose first value is one of `buckets`, person by person;
     its SPEECH [1, 1] is the chunk's sound in ms. With `recordings` a turn sends one of these files
     and is answered with samples. `options` are request parameters of the model.
+
+    In a live run people are on the line, one call each, and say one recording after the other. What
+    counts as a turn is each of them, meant to start at its end; `timeout_s` is how long the first
+    sound of an answer is waited for; `barge_in` is the share of answers that are interrupted.
     """
 
     name: str
@@ -44,6 +48,8 @@ class RunSpec:
     timeout_s: float = 6.0
     think_time_ms: float = 0.0
     seed: int = 0
+    live: bool = False
+    barge_in: float = 0.2
     buckets: tuple[int, ...] = (0,)
     recordings: tuple[Path, ...] = ()
     options: Mapping[str, bool | int | str] = field(default_factory=dict)
@@ -63,6 +69,10 @@ class RunSpec:
             raise ValueError("an open loop has a rate or a trace, not both")
         if self.people < 1 or not self.buckets:
             raise ValueError("a run needs at least one person and one bucket")
+        if self.live and (self.mode != "closed" or not self.recordings):
+            raise ValueError("a live run is a closed loop, and has recordings")
+        if not 0 <= self.barge_in <= 1:
+            raise ValueError(f"barge_in is {self.barge_in}; it is a share, 0 to 1")
         self._require_finite()
 
     def _require_finite(self) -> None:
@@ -84,7 +94,7 @@ class RunSpec:
     @property
     def emulated(self) -> bool:
         """Answers come from an emulated device, not from weights."""
-        return not self.recordings
+        return self.emulation is not None if self.live else not self.recordings
 
     def to_json(self) -> str:
         """As text, for `from_json`."""

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,10 +11,9 @@ from rich.console import Group
 from rich.table import Table
 
 from loadtest.load.folder import RUN
-from loadtest.load.punctuality import percentile
+from loadtest.load.punctuality import SHARES, percentile
 from loadtest.load.records import FAILURES, OK, OPEN, Turn, read_turns
 
-SHARES = (0.5, 0.95, 0.99)
 Percentiles = Mapping[float, float]
 
 
@@ -24,7 +23,8 @@ class Summary:
 
     `per_s` counts answers that were complete within the measured time, whenever they were asked
     for. Times are in s, from the intended start. A failure is never a latency: fast refusals make
-    nothing look better. `rtf` is time for the answer by seconds of sound in it.
+    nothing look better. `rtf` is time for the answer by seconds of sound in it. `times_s` is what
+    is measured beside turns in live calls.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Summary:
     failures: Mapping[str, int]
     open_at_end: int
     invalid: str
+    times_s: Mapping[str, Percentiles] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -64,6 +65,10 @@ class Summary:
             failures=Counter(f"{turn.outcome}: {turn.reason}" for turn in failed),
             open_at_end=sum(turn.outcome == OPEN for turn in turns),
             invalid="" if generator["valid"] else generator["why"],
+            times_s={
+                name: {share: told[f"p{100 * share:g}"] / 1e3 for share in SHARES}
+                for name, told in facts.get("times_ms", {}).items()
+            },
         )
 
     def shown(self) -> Group:
@@ -71,7 +76,8 @@ class Summary:
         device = ", emulated device" if self.emulated else ""
         table = Table("answered turns only", *(f"p{share * 100:g}" for share in SHARES))
         rows = {"first audio, s": self.first_audio_s, "whole answer, s": self.total_s}
-        for name, values in (rows | {"RTF": self.rtf}).items():
+        beside = {f"{name}, s": values for name, values in self.times_s.items()}
+        for name, values in (rows | {"RTF": self.rtf} | beside).items():
             table.add_row(name, *(f"{values[s]:.3f}" if s in values else "-" for s in SHARES))
         head = f"{self.name}{device}: {self.per_s:.2f} answers/s"
         return Group(*self._warning(), head, table, *self._counts())

@@ -26,7 +26,7 @@ KIND = "gRPC stream"
 
 @dataclass
 class Plan:
-    """What users need to know; in Locust's environment as `plan`."""
+    """What users need to know; in Locust's environment."""
 
     spec: RunSpec
     session: Session
@@ -89,13 +89,22 @@ class ArrivingTurnsUser(User):
 
 
 def attach(environment: Any, plan: Plan) -> None:
-    """Let the users of a Locust environment follow this plan."""
-    environment.plan = plan
+    """Let the users of a Locust environment follow this plan; those in live calls one of theirs."""
+    if plan.spec.live:
+        environment.live_plan = plan
+    else:
+        environment.plan = plan
 
 
 def plan_of(environment: Any) -> Plan:
     """The plan that was attached."""
     plan: Plan = environment.plan
+    return plan
+
+
+def live_plan_of(environment: Any) -> Plan:
+    """That of people in live calls."""
+    plan: Plan = environment.live_plan
     return plan
 
 

@@ -1,6 +1,6 @@
 """Emulated speaking: steps on the device, and a chunk of sound after so many of them.
 
-A chunk's SPEECH is one number, how many ms it would last.
+A chunk's SPEECH is one number, how many ms it would last, or as much silence.
 """
 
 from collections.abc import Callable
@@ -34,6 +34,7 @@ class Speak(Steps):
         super().__init__(emulation, "speak")
         self.piece_steps = even_parts(self.profile.steps, len(emulation.piece_steps))
         self._order = InOrder(limit=4096)
+        self._sound = emulation.sound
 
     def sequence(self, request: Request) -> Sequence:
         """See Steps."""
@@ -43,6 +44,12 @@ class Speak(Steps):
         """See Task: a request that has ended ignores what is sent."""
         for send in self._order.abandon(turn):
             send()
+
+    def speech(self, ms: float) -> NDArray[np.float32]:
+        """SPEECH of a chunk that lasts so long."""
+        if self._sound:
+            return np.zeros((1, round(ms * SAMPLE_RATE_HZ / 1000)), np.float32)
+        return np.array([[ms]], np.float32)
 
     def in_order(self, turn: str, place: NDArray[np.int32], send: Callable[[], None]) -> None:
         """Send the chunk at `place` now, or after the earlier ones of its turn."""
@@ -88,7 +95,7 @@ class Utterance(Stepped):
         outputs: Outputs = {
             "PIECE": place,
             **self._words(last=last),
-            "SPEECH": np.array([[sound_ms]], np.float32),
+            "SPEECH": self._speak.speech(sound_ms),
             "SAMPLE_RATE": RATE,
         }
         leave = self.request.finish if last else self.request.send
