@@ -71,12 +71,15 @@ class Call:
     def hear(self, request: Request, now: float, done: Callable[[], None]) -> None:
         """A chunk, where `request` has one; `done` is called when it has been listened to.
 
-        InvalidInput for what is none, Overloaded when too much waits already.
+        InvalidInput for what is none, Overloaded when too much waits already, and what the call was
+        ended with where the answer to a report could not be told.
         """
         report, chunk = report_of(request), pcm_of(request)
         self.heard_s = now
         if report is not None:
             self.report(report)
+        if self.error is not None:
+            raise self.error
         if chunk.size and self.ear.ahead_s > MOST_AHEAD_S:
             raise Overloaded(
                 f"{self.ear.ahead_s:.0f} s of sound wait to be listened to; at most "

@@ -199,12 +199,12 @@ class Calls:
 
         try:
             call.hear(request, now, done)
-        except (InvalidInput, Overloaded) as error:
+        except StageError as error:
             if request is call.request:
                 self._end(call, error)
                 return
             request.fail(error)
-        if request.sequence.end:
+        if request.sequence.end and not call.over:
             self._sequences.end(self._keys[call], call)
             call.ear.end(lambda: self._hang_up(call))
 

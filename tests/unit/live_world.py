@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import partial
@@ -85,13 +85,18 @@ class LiveWorld(World):
         self.words = lambda sound: left.pop(0) if len(left) > 1 else left[0]
 
 
-def live(**changed: Any) -> AbstractContextManager[LiveWorld]:
-    """A live stage, with these settings changed."""
+def live(
+    clock: Callable[[], float] = time.monotonic, **changed: Any
+) -> AbstractContextManager[LiveWorld]:
+    """A live stage, with these settings changed. By a clock that stands still nothing is played but
+    what the caller reports."""
     settings = replace(LIVE, **changed)
     make_call = partial(Conversation, settings=settings)
     return running(
         LiveWorld(),
-        lambda address: Calls(settings, address, make_call=make_call, route=ROUTE, find=nobody),
+        lambda address: Calls(
+            settings, address, make_call=make_call, clock=clock, route=ROUTE, find=nobody
+        ),
     )
 
 

@@ -12,6 +12,13 @@ from tests.unit.listening_world import Caller, kinds, silence, speech, wait_for
 from tests.unit.live_world import LiveWorld, after, live, rest
 
 ASK = np.concatenate([speech(1.0), silence(1.0)])
+
+
+def standing() -> float:
+    """A clock that stands."""
+    return 0.0
+
+
 SHORT = [("Two burgers and a coke.", [0.1] * 4), ("That makes ten dollars.", [0.1] * 4)]
 LONG = [("Two burgers and a coke.", [0.25] * 4), ("That makes ten dollars.", [0.25] * 4)]
 
@@ -86,27 +93,31 @@ def test_a_caller_may_bring_a_history() -> None:
 
 
 def test_an_answer_is_sent_no_more_than_its_lead_ahead() -> None:
-    with live(lead_ms=350) as world:
+    with live(standing, lead_ms=350) as world:
         world.pieces = LONG
         caller = asked(world)
         caller.until("audio", 2)
-        rest(0.05)
+        rest(0.3)
         assert kinds(caller.events).count("audio") == 2
+        until_played(caller, 0.2)
         caller.until("audio", 3)
+        rest(0.1)
+        assert kinds(caller.events).count("audio") == 3
 
 
 def test_speech_holds_an_answer_and_words_interrupt_it() -> None:
-    with live() as world:
+    with live(standing) as world:
         world.pieces = LONG
         world.hearing("Two burgers.", "No, one burger.")
         caller = asked(world)
         turn = until_played(caller, 0.5)
+        caller.until("audio", 4)
         caller.say(speech(0.4))
         paused = caller.until("paused")
         assert paused["turn"] == turn
         caller.say(silence(1.0))
         interrupted = caller.until("interrupted")
-        assert 500 <= interrupted["played_ms"] <= 620
+        assert interrupted["played_ms"] == 500
         assert interrupted["said"] == "Two burgers"
         assert "audio" not in between(caller, "paused", "interrupted")
         assert wait_for(lambda: sounds(caller)[-1]["turn"] == "call1.2")
@@ -200,6 +211,27 @@ def test_hanging_up_in_silence_resumes_nothing() -> None:
         assert kinds(caller.ended()) == ["no_speech", "closed"]
 
 
+def test_a_last_chunk_whose_report_cannot_be_answered_ends_that_call_alone() -> None:
+    with live() as world:
+        world.pieces = LONG
+        caller, other = asked(world), world.caller()
+        caller.until("audio")
+        other.say(silence(0.1), start=True)
+        sent = caller.line
+        assert sent is not None
+
+        def broken(response: Any = None, flags: int = 0) -> None:
+            if not flags:
+                raise fakes.TritonModelException("the server takes no more")
+            fakes.InferenceResponseSender.send(sent, response, flags)
+
+        sent.send = broken  # type: ignore[method-assign]
+        caller.say(silence(0.1), report={"stop": True}, end=True)
+        assert "could not be sent" in caller.error()
+        other.say(ASK, end=True)
+        assert kinds(other.ended())[-1] == "closed"
+
+
 def test_callers_who_call_themselves_alike_do_not_stop_each_other() -> None:
     with live() as world:
         world.pieces, world.pause_s = LONG, 0.05
@@ -214,10 +246,11 @@ def test_callers_who_call_themselves_alike_do_not_stop_each_other() -> None:
 
 
 def test_a_caller_can_stop_an_answer_without_a_word() -> None:
-    with live() as world:
+    with live(standing) as world:
         world.pieces = LONG
         caller = asked(world)
         until_played(caller, 0.4)
+        caller.until("audio", 4)
         caller.say(report={"stop": True})
         assert caller.until("interrupted")["said"] == "Two"
         rest(0.4)
