@@ -14,6 +14,7 @@ from rich.console import Console
 from deploy import runs
 from deploy.cluster import commands as cluster
 from deploy.errors import DeployError, TlsUnfit
+from deploy.keeper import keeping
 from deploy.launcher import Server
 from deploy.plan_check import LOOPBACK
 from deploy.processes import LOCALHOST
@@ -21,7 +22,6 @@ from deploy.progress import Line
 from deploy.reconcile import LEAST, MOST, Row, as_they_are, table, under_load
 from deploy.settings import OUT, Ports, Settings
 from deploy.tls import Tls
-from deploy.watchdog import watching
 from python_backends.sizes import byte_count
 
 EXAMPLE = """
@@ -53,24 +53,33 @@ TABLE_WIDTH = 110
 """Columns, where there is no terminal to ask."""
 
 
+ATTEMPTS = 5
+"""Of starting the server again, one after another, before `serve` gives up."""
+
+
 class _Terminated(Exception):
     """SIGTERM has come."""
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, or SIGTERM, which lets open turns end first; 1 when the server ends by
-    itself."""
+    """Serve until Ctrl-C, or SIGTERM, which lets open turns end first; 1 when the server has ended
+    by itself and cannot be started again."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        with Server(_settings(options), Line()) as server, watching(server, _told):
+        with (
+            Server(_settings(options), Line()) as server,
+            keeping(server, _told, attempts=ATTEMPTS) as keeper,
+        ):
             print(_address_book(server), flush=True)
             try:
-                server.wait()
+                keeper.wait()
             except _Terminated:
+                keeper.draining = True
                 print("\nno more turns are taken; waiting for those that are open", flush=True)
-                server.drain(options.drain_s)
+                if keeper.phase == "ready":
+                    server.drain(options.drain_s)
                 raise
-            print(server.log.account("the server ended by itself"), file=sys.stderr)
+            print("error: the server could not be started again", file=sys.stderr)
             return 1
     except (KeyboardInterrupt, _Terminated):
         print("\nstopped")
@@ -78,7 +87,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _told(kind: str, what: str) -> None:
-    """What the watchdog did."""
+    """What was lost and brought back."""
     print(f"{kind}: {what}", file=sys.stderr, flush=True)
 
 

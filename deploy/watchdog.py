@@ -3,16 +3,14 @@
 The server (2.51) notices neither: it calls such a model ready, and fails or forgets its requests.
 """
 
-import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from deploy.errors import ServerFailed
 from deploy.launcher import Server
-from deploy.readiness import Probe, probing
+from deploy.readiness import Probe
 from deploy.stubs import Stub, kill, stubs, wait_for_an_end
 from python_backends.peer import AWAY
 
@@ -153,31 +151,3 @@ class Watchdog:
         """Dead ones that are to be brought back later."""
         now = self._clock()
         return [one for one in self._stubs if not one.alive and self._budget.rests(one.model, now)]
-
-
-@contextmanager
-def watching(server: Server, tell: Tell) -> Iterator[None]:
-    """A watchdog on a thread of its own while the block runs, for a server that is started; what
-    dies from now on is brought back."""
-    closing, knows = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_watch, args=(server, tell, closing, knows), name="watchdog")
-    thread.start()
-    knows.wait(LIVE_TIMEOUT_S)
-    try:
-        yield
-    finally:
-        closing.set()
-        thread.join()
-
-
-def _watch(server: Server, tell: Tell, closing: threading.Event, knows: threading.Event) -> None:
-    with probing(server.grpc_address, server.access) as probe:
-        watchdog = Watchdog(server, probe, tell)
-        knows.set()
-        while not closing.is_set() and server.alive:
-            try:
-                watchdog.look()
-            except ServerFailed as failure:
-                tell("failed", str(failure))
-                closing.wait(REST_S / 10)
-            watchdog.wait(TICK_S)

@@ -4,7 +4,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["ready", "lost", "back", "failed", "reloaded", "added", "draining", "removed"]
+Kind = Literal[
+    "ready", "down", "back", "lost", "reloaded", "failed", "added", "draining", "removed"
+]
+"""A server goes down and is back; a model of it is lost and reloaded."""
 
 
 @dataclass(frozen=True)

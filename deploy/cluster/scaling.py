@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from deploy import figures
 from deploy.budget import Occupant, over_budget
 from deploy.cluster.blueprint import Blueprint
+from deploy.cluster.drain import LOOK_EVERY_S, Drain
 from deploy.cluster.member import Member, Replica
 from deploy.cluster.roster import Roster
-from deploy.cluster.vigil import LOOK_EVERY_S, Drain
 from deploy.errors import PlanError, ServerFailed
 
 FORGET_S = 0.3

@@ -104,7 +104,7 @@ def broken(runs: Path, progress: Progress) -> Figures:
     for name, harm in (("killed", faults.killed), ("stopped", faults.stopped)):
         with stand(plan_of("three-ungathered"), runs, progress) as bench:
             _, fault = harm(bench, f"{name}-think", FAULT_PEOPLE, 16.0)
-            lost = {event.server for event in bench.cluster.events if event.kind == "lost"}
+            down = {event.server for event in bench.cluster.events if event.kind == "down"}
         found |= {
             f"{name}_turns_hit": len(fault.hit),
             f"{name}_turns_beyond_think": len(fault.beyond),
@@ -113,7 +113,7 @@ def broken(runs: Path, progress: Progress) -> Figures:
             f"{name}_back_s": fault.back_s,
             f"{name}_beyond_think_answered_share": fault.served_on_share,
             f"{name}_encoder_passes_meanwhile": fault.listened_meanwhile,
-            f"{name}_other_servers_lost": len(lost - {faults.SERVER}),
+            f"{name}_other_servers_lost": len(down - {faults.SERVER}),
         }
     return found
 

@@ -37,6 +37,9 @@ MODELS: Final = len(STAGES) + 1
 
 NEVER: Final = at_most(0)
 ALWAYS: Final = at_least(1)
+SERVER_BACK_S: Final = 15.0
+"""Where a killed stage took the server along, which happens once in 100 times."""
+
 CHAOS: Final[Mapping[str, Target]] = {
     "storm_turns": at_least(TURNS),
     "storm_not_answered_once": NEVER,
@@ -57,11 +60,14 @@ CHAOS: Final[Mapping[str, Target]] = {
     "killed_open_at_door": at_least(1),
     "killed_door_told_s_max": at_most(1),
     "killed_leaks": NEVER,
+    "killed_server_back_s_max": at_most(SERVER_BACK_S),
+    "killed_unreachable_for_no_reason": NEVER,
     "stopped_not_answered_once": NEVER,
     "stopped_untyped_errors": NEVER,
     "stopped_past_answered_share": ALWAYS,
     "stopped_back_s_max": at_most(15),
     "stopped_leaks": NEVER,
+    "stopped_unreachable_for_no_reason": NEVER,
     "overload_goodput_by_best": at_least(0.9),
     "overload_not_answered_once": NEVER,
     "overload_untyped_errors": NEVER,

@@ -25,6 +25,9 @@ TIMEOUT_S: Final = 30.0
 """A turn that takes longer hangs: nobody's patience is part of what is measured."""
 
 UNTYPED: Final = "UNTYPED"
+UNREACHABLE: Final = "unreachable"
+"""Reason of the error that a client makes where no server answers."""
+
 LENGTH_BYTES: Final = 4
 """Before a string."""
 
@@ -185,8 +188,9 @@ async def _read(told: Told) -> None:
     except grpc.RpcError as fault:
         if not told.left:
             told.ends += 1
+            away = fault.code() is grpc.StatusCode.UNAVAILABLE
             told.error = parse(fault.details() or "") or StageFailed(
-                f"{fault.code()}: {fault.details()}", reason=UNTYPED
+                f"{fault.code()}: {fault.details()}", reason=UNREACHABLE if away else UNTYPED
             )
 
 

@@ -1,6 +1,8 @@
 """Processes die or stand still under load: who was inside is told, the others are served.
 
-Every fault has a window of its own, and between two of them there is one without.
+Every fault has a window of its own, and between two of them there is one without. Where the
+server (2.51) ended with the stage (see deploy.keeper) that is counted, everybody is told that
+nobody answers, and the fault is left out of what is asked of a stage that dies alone.
 """
 
 import asyncio
@@ -14,7 +16,15 @@ from random import Random
 from typing import Final
 
 from deploy.stubs import stubs
-from loadtest.chaos.caller import DOOR, UNTYPED, Caller, Told, crowd, percentile
+from loadtest.chaos.caller import (
+    DOOR,
+    UNREACHABLE,
+    UNTYPED,
+    Caller,
+    Told,
+    crowd,
+    percentile,
+)
 from loadtest.chaos.stand import STAGES, Stand
 from loadtest.engine.figures import Found
 
@@ -24,6 +34,11 @@ WINDOW_S: Final = 4.0
 STOP_WINDOW_S: Final = 14.0
 WARM_UP_S: Final = 5.0
 AWAY_S: Final = 1000.0
+MARGIN_NS: Final = 1_000_000_000
+"""Around an absence of the server: callers learn of its end before its keeper does, and of its
+return later."""
+
+Absence = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,10 @@ class Fault:
     at_ns: int
     until_ns: int
     """End of its window."""
+
+    def took_the_server(self, absences: Sequence[Absence]) -> bool:
+        """The server ended with it."""
+        return any(self.at_ns <= since <= self.until_ns for since, _ in absences)
 
     def was_past(self, told: Told) -> bool:
         """It had been in the stage, and was being served further on."""
@@ -68,9 +87,11 @@ def _hit(
     name: str,
     advance: Callable[[int], None],
 ) -> Found:
+    before = len(stand.absences)
     faults, quiet, told = asyncio.run(_under_load(stand, order, sign, window_s, advance))
     leaks = stand.leaks_at_rest()
-    found = figures(name, faults, quiet, told)
+    absences = stand.absences[before:]
+    found = figures(name, faults, quiet, told, absences)
     outcomes = Counter(one.outcome for one in told)
     untyped = [str(one.error) for one in told if one.outcome == UNTYPED]
     detail = {
@@ -78,6 +99,7 @@ def _hit(
         "faults": [_described(one, told) for one in faults],
         "untyped": untyped[:5],
         "leaks": leaks,
+        "server_away_s": [(until - since) / 1e9 for since, until in absences],
         "watchdog_failures": stand.failures(),
     }
     return Found(found | {f"{name}_leaks": float(sum(leaks.values()))}, detail)
@@ -98,12 +120,14 @@ async def _under_load(
     faults, quiet = [], []
     for model in order:
         began_ns = time.monotonic_ns()
+        await stand.be_there()
         await asyncio.sleep(WINDOW_S)
         at_ns = time.monotonic_ns()
         quiet.append((began_ns, at_ns))
         for stub in stubs(stand.server.pid, [model]):
             os.kill(stub.pid, sign)
         await asyncio.sleep(window_s)
+        await stand.be_there()
         faults.append(Fault(model, at_ns, time.monotonic_ns()))
         advance(1)
     await load
@@ -112,11 +136,17 @@ async def _under_load(
 
 
 def figures(
-    name: str, faults: Sequence[Fault], quiet: Sequence[tuple[int, int]], told: Sequence[Told]
+    name: str,
+    faults: Sequence[Fault],
+    quiet: Sequence[tuple[int, int]],
+    told: Sequence[Told],
+    absences: Sequence[Absence] = (),
 ) -> dict[str, float | None]:
     """What is asked of faults. Pure."""
-    stage_faults = [one for one in faults if one.stage != DOOR]
-    door_faults = [one for one in faults if one.stage == DOOR]
+    alone = [one for one in faults if not one.took_the_server(absences)]
+    stage_faults = [one for one in alone if one.stage != DOOR]
+    door_faults = [one for one in alone if one.stage == DOOR]
+    away_s = [(until - since) / 1e9 for since, until in absences]
     past = [one for fault in stage_faults for one in told if fault.was_past(one)]
     calm = [one.seconds for one in told if _in_quiet(one, quiet)]
     calm_s = percentile(calm, 95)
@@ -141,15 +171,32 @@ def figures(
         ),
         f"{name}_past_turns": float(len(past)),
         f"{name}_past_answered_share": sum(one.outcome == "ok" for one in past) / max(1, len(past)),
-        f"{name}_back_s_max": max((_back_s(fault, told) for fault in faults), default=0.0),
+        f"{name}_back_s_max": max((_back_s(fault, told) for fault in alone), default=0.0),
         f"{name}_past_by_quiet_p95": percentile([one.seconds for one in past], 95) / calm_s,
         f"{name}_open_at_door": float(len(open_at_door)),
         f"{name}_door_told_s_max": max(told_s, default=0.0),
+        f"{name}_server_ends": float(len(absences)),
+        f"{name}_server_back_s_max": max(away_s, default=None),
+        f"{name}_unreachable_for_no_reason": float(
+            sum(_is_unreachable(one) and not _met(one, absences) for one in told)
+        ),
     }
 
 
 def _is_lost(told: Told) -> bool:
     return told.error is not None and told.error.reason == "ended"
+
+
+def _is_unreachable(told: Told) -> bool:
+    return told.error is not None and told.error.reason == UNREACHABLE
+
+
+def _met(told: Told, absences: Sequence[Absence]) -> bool:
+    """It was open when there was no server."""
+    return any(
+        told.sent_ns <= until + MARGIN_NS and told.end_ns >= since - MARGIN_NS
+        for since, until in absences
+    )
 
 
 def _in_quiet(told: Told, quiet: Sequence[tuple[int, int]]) -> bool:

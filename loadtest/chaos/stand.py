@@ -1,5 +1,6 @@
-"""An emulated server with the front door and a watchdog, and what they show of themselves."""
+"""An emulated server with the front door, kept alive, and what it shows of itself."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,10 @@ from pathlib import Path
 import psutil
 
 from deploy.figures import Row, read_metrics, rows
+from deploy.keeper import keeping
 from deploy.launcher import Server
 from deploy.processes import SHARED_MEMORY
 from deploy.settings import Settings
-from deploy.watchdog import watching
 from loadtest.apart.stand import emulating
 from loadtest.chaos.caller import DOOR
 from loadtest.seed.experiment import EMULATED
@@ -20,16 +21,22 @@ from loadtest.seed.experiment import EMULATED
 STAGES = ("emu_listen", "emu_think", "emu_speak")
 LEVELS = ("tristage_open_requests", "tristage_slots")
 SETTLE_S = 5.0
+LOOK_S = 0.05
 REMEMBERED_S = 65.0
 """A cancelled turn is remembered for a minute, and that it is forgotten told a little later."""
 
 
 @dataclass
 class Stand:
-    """A running server; `news` is what the watchdog told."""
+    """A running server; `news` is what its keeper told, each with its time.monotonic_ns."""
 
     server: Server
-    news: list[tuple[float, str, str]] = field(default_factory=list)
+    news: list[tuple[int, str, str]] = field(default_factory=list)
+    absences: list[tuple[int, int]] = field(default_factory=list)
+    """From when the server itself had ended until it served again: a killed stage may take it
+    along, see deploy.keeper. On time.monotonic_ns."""
+
+    down_since: int | None = None
 
     @property
     def address(self) -> str:
@@ -81,8 +88,23 @@ class Stand:
         regions = [one for one in SHARED_MEMORY.iterdir() if one.name.startswith(prefix)]
         return sum(one.stat().st_blocks * 512 for one in regions)
 
+    def hear(self, kind: str, what: str) -> None:
+        """What the keeper tells."""
+        now = time.monotonic_ns()
+        self.news.append((now, kind, what))
+        if kind == "down":
+            self.down_since = now
+        if kind == "back" and self.down_since is not None:
+            self.absences.append((self.down_since, now))
+            self.down_since = None
+
+    async def be_there(self) -> None:
+        """Wait until there is a server."""
+        while self.down_since is not None or not self.server.alive:
+            await asyncio.sleep(LOOK_S)
+
     def failures(self) -> list[str]:
-        """What the watchdog could not do."""
+        """What the keeper could not do."""
         return [what for _, kind, what in self.news if kind == "failed"]
 
 
@@ -92,5 +114,5 @@ def standing(out: Path) -> Iterator[Stand]:
     settings = Settings(repositories=[EMULATED], models=[DOOR], out=out, exit_timeout_s=2)
     with emulating(), Server(settings) as server:
         stand = Stand(server)
-        with watching(server, lambda kind, what: stand.news.append((time.time(), kind, what))):
+        with keeping(server, stand.hear):
             yield stand

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from tritonclient.grpc import service_pb2
 
 from deploy.stubs import stubs
 from loadtest.chaos import kills, storm
-from loadtest.chaos.caller import DOOR, Caller, Told, crowd
+from loadtest.chaos.caller import DOOR, UNREACHABLE, Caller, Told, crowd
 from loadtest.chaos.stand import STAGES, Stand, standing
 from tests.server.asking import asking
 
@@ -33,6 +34,14 @@ async def _loaded(stand: Stand, seconds: float, told: list[Told]) -> None:
     caller = Caller(stand.address)
     await crowd(caller, PEOPLE, time.monotonic() + seconds, told)
     await caller.close()
+
+
+def wait_for_news(stand: Stand, wanted: str, before: int) -> None:
+    """Until its keeper has told of it since so many news."""
+    deadline = time.monotonic() + BACK_S
+    while wanted not in {kind for _, kind, _ in stand.news[before:]}:
+        assert time.monotonic() < deadline, stand.news
+        time.sleep(0.05)
 
 
 def sound(told: list[Told]) -> None:
@@ -75,6 +84,7 @@ def test_whoever_is_inside_a_stage_that_dies_is_told_and_everybody_else_is_serve
     figures = found.figures
     for name in ("not_answered_once", "cross_talk", "untyped_errors", "refused_without_retry"):
         assert figures[f"killed_{name}"] == 0, (name, found.detail)
+    assert figures["killed_unreachable_for_no_reason"] == 0, found.detail
     assert figures["killed_past_answered_share"] in (0, 1), found.detail
     assert figures["killed_back_s_max"] != kills.AWAY_S, found.detail
     assert figures["killed_leaks"] == 0, found.detail
@@ -91,10 +101,42 @@ def test_turns_of_a_front_door_that_dies_end_at_their_callers(stand: Stand) -> N
             os.kill(stub.pid, signal.SIGKILL)
         await load
 
+    before = len(stand.absences)
     asyncio.run(run())
     sound(told)
-    ended = [one for one in told if one.error is not None and one.error.reason == "ended"]
-    assert len(ended) == PEOPLE
+    reasons = Counter(one.error.reason for one in told if one.error is not None)
+    if len(stand.absences) == before:
+        assert reasons == {"ended": PEOPLE}
+    else:  # it took the server along, see deploy.keeper
+        assert reasons.keys() <= {"ended", UNREACHABLE}
+
+
+def test_a_server_that_ends_is_back_at_the_same_address_and_its_stages_are_watched_again(
+    stand: Stand,
+) -> None:
+    """Public case F3: a stage that is killed may take the server along (server#8882)."""
+    told: list[Told] = []
+    before = len(stand.absences)
+
+    async def run() -> None:
+        load = asyncio.create_task(_loaded(stand, 3.0, told))
+        await asyncio.sleep(1.0)
+        os.kill(stand.server.pid, signal.SIGKILL)
+        await stand.be_there()
+        await load
+        await _loaded(stand, 1.0, told)
+
+    asyncio.run(run())
+    sound(told)
+    assert len(stand.absences) == before + 1
+    gone = [one for one in told if one.error is not None and one.error.reason == UNREACHABLE]
+    assert len(gone) >= PEOPLE
+    assert told[-1].outcome == "ok"
+    [victim] = stubs(stand.server.pid, ["emu_think"])
+    reloaded = len(stand.news)
+    os.kill(victim.pid, signal.SIGKILL)
+    wait_for_news(stand, "reloaded", reloaded)
+    assert stand.failures() == []
 
 
 def test_a_shape_whose_bytes_are_too_many_to_be_counted_costs_one_process_and_not_the_server(
@@ -110,10 +152,7 @@ def test_a_shape_whose_bytes_are_too_many_to_be_counted_costs_one_process_and_no
     with asking(stand.address) as stub:
         messages = list(stub.ModelStreamInfer(iter([request]), timeout=BACK_S))
     assert [bool(one.error_message) for one in messages] == [True]
-    deadline = time.monotonic() + BACK_S
-    while "reloaded" not in {kind for _, kind, _ in stand.news[before:]}:
-        assert time.monotonic() < deadline, stand.news
-        time.sleep(0.05)
+    wait_for_news(stand, "reloaded", before)
     asyncio.run(_loaded(stand, 1.0, told))
     sound(told)
     assert stand.failures() == []

@@ -20,6 +20,7 @@ from client.turns import TurnClient, TurnOptions, Utterance, credentials
 from deploy.cluster import Cluster
 from deploy.cluster.commands import _look
 from deploy.cluster.files import ClusterState, state_path
+from deploy.keeper import keeping
 from deploy.launcher import Server
 from deploy.plan import TlsPlan
 from deploy.processes import is_free
@@ -27,7 +28,7 @@ from deploy.readiness import probing
 from deploy.settings import LISTENERS, Settings
 from deploy.stubs import stubs
 from deploy.tls import Tls
-from deploy.watchdog import Watchdog, watching
+from deploy.watchdog import Watchdog
 from loadtest.apart.stand import emulating, plan_of
 from loadtest.apart.transfer import ask
 from python_backends import wire
@@ -205,7 +206,7 @@ def test_a_turn_is_served_though_a_model_that_a_stage_asks_has_just_died(
     secure: Server, client: TurnClient, victim: str
 ) -> None:
     [found] = [stub for stub in stubs(secure.pid, secure.models) if stub.model == victim]
-    with watching(secure, lambda kind, what: None):
+    with keeping(secure, lambda kind, what: None):
         os.kill(found.pid, signal.SIGKILL)
         time.sleep(LOST_S)
         assert list(client.turn(audio.read(ORDER)))

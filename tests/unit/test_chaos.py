@@ -78,6 +78,22 @@ def test_faults_are_judged_by_every_turn() -> None:
     assert found["x_not_answered_once"] == 0
 
 
+def test_a_stage_that_takes_the_server_along_is_judged_by_the_servers_return() -> None:
+    away = StageFailed("nobody answers", reason=kills.UNREACHABLE)
+    told = [turn(0, 2), turn(9, 10.2, away), turn(12, 12.1, away), turn(17, 17.1, away)]
+    quiet = [(0, 9 * S)]
+    found = kills.figures("x", [hit("emu_think", 10)], quiet, told, [(10 * S, 13 * S)])
+    assert found["x_back_s_max"] == 0.0
+    assert found["x_server_ends"] == 1
+    assert found["x_server_back_s_max"] == pytest.approx(3.0)
+    assert found["x_unreachable_for_no_reason"] == 1
+    assert found["x_untyped_errors"] == 0
+    unharmed = kills.figures("x", [hit("emu_think", 10)], quiet, told)
+    assert unharmed["x_back_s_max"] == kills.AWAY_S
+    assert unharmed["x_server_back_s_max"] is None
+    assert unharmed["x_unreachable_for_no_reason"] == 3
+
+
 def test_a_second_end_or_a_message_behind_it_is_counted() -> None:
     twice, more, alien = turn(0, 1), turn(0, 1), turn(0, 1)
     twice.ends, more.after, alien.heard = 2, 1, ["", "token 8"]

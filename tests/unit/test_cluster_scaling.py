@@ -4,13 +4,15 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deploy.cluster import member, scaling, vigil
+from deploy import keeper
+from deploy.cluster import drain, scaling
 from deploy.errors import PlanError, ServerFailed
-from deploy.settings import Ports
-from tests.unit.cluster_world import World
+from deploy.settings import Ports, Settings
+from tests.unit.cluster_world import StandServer, World
 
 PATIENCE_S = 10.0
 SERVERS = {
@@ -23,11 +25,11 @@ DEVICES = {"gpu": {"gpu": 3, "cores": [0], "bytes": "2GiB"}, "cpu": {}}
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Time is short here."""
-    monkeypatch.setattr(vigil, "SETTLE_S", 0.0)
+    monkeypatch.setattr(drain, "SETTLE_S", 0.0)
     monkeypatch.setattr(scaling, "FORGET_S", 0.0)
     monkeypatch.setattr(scaling, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(member, "TICK_S", 0.01)
-    monkeypatch.setattr(member, "FIRST_BACK_OFF_S", 0.01)
+    monkeypatch.setattr(keeper, "TICK_S", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_BACK_OFF_S", 0.01)
     made = World(tmp_path, SERVERS, devices=DEVICES, stages={"think": {"bytes": "600MiB"}})
     made.open()
     yield made
@@ -181,10 +183,35 @@ def test_a_server_that_has_ended_is_started_again(world: World) -> None:
     server.failures = 2
     server.alive = False
     until(lambda: world.member("think-1").phase == "ready" and server.alive)
-    assert world.kinds("think-1") == ["ready", "lost", "failed", "failed", "back"]
+    assert world.kinds("think-1") == ["ready", "down", "failed", "failed", "back"]
     assert world.member("think-1").restarts == 3
     assert server.told == ["start", "restart", "restart", "restart"]
     assert "think-1: its process has ended" in world.said
+
+
+def test_a_server_is_kept_until_it_cannot_be_started_so_often(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(keeper, "TICK_S", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_BACK_OFF_S", 0.01)
+    told: list[str] = []
+    server: Any = StandServer(Settings(out=tmp_path), told.append)
+    server.start()
+    with keeper.keeping(server, lambda kind, what: told.append(kind), attempts=3) as kept:
+        server.failures, server.alive = 2, False
+        until(lambda: "back" in told)
+        server.failures, server.alive = 3, False
+        kept.wait()
+        assert not server.alive
+    assert told == ["down", "failed", "failed", "back", "down", "failed", "failed", "failed"]
+
+
+def test_a_server_that_is_well_outlives_its_keeper(tmp_path: Path) -> None:
+    server: Any = StandServer(Settings(out=tmp_path), print)
+    server.start()
+    with keeper.keeping(server, lambda kind, what: None):
+        pass
+    assert server.told == ["start"]
 
 
 def test_a_draining_server_that_ends_is_not_started_again(world: World) -> None:

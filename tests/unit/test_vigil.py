@@ -2,7 +2,8 @@
 
 import pytest
 
-from deploy.cluster.vigil import Drain, Vigil
+from deploy.cluster.drain import Drain
+from deploy.vigil import Vigil
 
 
 def silent_from(vigil: Vigil, now: float, step_s: float) -> float:
