@@ -87,7 +87,9 @@ def score(calls: Sequence[tuple[Sequence[Order], Sequence[End]]]) -> Score:
 def fixed(timeout_s: float, probabilities: Sequence[float]) -> list[End]:
     """Ends of turns in one call, by a time-out that knows no words."""
     policy = Endpoint(
-        EndpointSettings(complete_s=timeout_s, unknown_s=timeout_s, hanging_s=timeout_s)
+        EndpointSettings(
+            closed_s=timeout_s, complete_s=timeout_s, unknown_s=timeout_s, hanging_s=timeout_s
+        )
     )
     heard = [news for one in probabilities for news in policy.hear(one)]
     return [End(news.ended_s, news.waited_s) for news in heard if isinstance(news, Finished)]

@@ -25,8 +25,8 @@ FEW: Final = 8
 """Orders where there is only one round."""
 
 TIMEOUTS_S: Final = tuple(round(0.3 + 0.05 * step, 2) for step in range(25))
-NAMED_S: Final = (0.5, 0.8, 1.5)
-"""The first of them is as patient as the product is where a sentence is complete."""
+NAMED_S: Final = (0.4, 0.6, 0.8, 1.5)
+"""The product's own; the first one it waits for behind what asks for an answer."""
 
 TELLING_S: Final = 0.002
 """Positions are told in whole ms."""

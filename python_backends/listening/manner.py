@@ -8,6 +8,16 @@ WORDS = re.compile(r"[a-z']+")
 ENDS = re.compile(r"[.?!][\"')\]]*$")
 TRAILS_OFF = re.compile(r"(\.\.\.|\N{HORIZONTAL ELLIPSIS}|[,;:\N{EN DASH}\N{EM DASH}-])[\"')\]]*$")
 
+CLOSING = re.compile(
+    r"""\b(please|thanks|thank\s+you(\s+(so|very)\s+much)?|(that's|that\s+is|that\s+was|that'll\s+be|
+    that\s+will\s+be)\s+(it|all|everything)|bye|goodbye)[.!?"']*$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+ASKS = re.compile(r"\?[\"')\]]*$")
+QUESTION_WORDS = 4
+"""Of the shortest sentence that is taken for a question: the recogniser puts the mark behind "Do
+you have" as well."""
+
 HANGING = frozenset(
     WORDS.findall(
         """a an the and or but so plus also with without for of to in on at from by as like than
@@ -25,9 +35,13 @@ like two"), the turn ends a second later."""
 def manner_of(text: str) -> Manner:
     """Of what was said so far. Full stops count for little: the recogniser ends with one whatever
     it heard, so that the last word decides before the mark does."""
-    words = WORDS.findall(text.lower())
+    text, words = text.strip(), WORDS.findall(text.lower())
+    if CLOSING.search(text):
+        return Manner.CLOSED
     if not words:
         return Manner.UNKNOWN
-    if TRAILS_OFF.search(text.strip()) or words[-1] in HANGING:
+    if TRAILS_OFF.search(text) or words[-1] in HANGING:
         return Manner.HANGING
-    return Manner.COMPLETE if ENDS.search(text.strip()) else Manner.UNKNOWN
+    if ASKS.search(text):
+        return Manner.CLOSED if len(words) >= QUESTION_WORDS else Manner.UNKNOWN
+    return Manner.COMPLETE if ENDS.search(text) else Manner.UNKNOWN

@@ -29,10 +29,12 @@ class ListenSettings:
     """So long without a chunk is silence, while a turn is under way."""
 
     max_turn_s: int
+    closed_ms: int
     complete_ms: int
     unknown_ms: int
     hanging_ms: int
-    """Silence that ends a turn whose words are a sentence, are not known, or hang in the air."""
+    """Silence that ends a turn whose words ask for an answer, are another sentence, are not known,
+    or hang in the air."""
 
     partial_ms: int
     """How often those who want it are told what was said so far, beside every pause."""
@@ -47,6 +49,7 @@ class ListenSettings:
     def endpoint(self) -> EndpointSettings:
         """ValueError when they contradict each other."""
         return EndpointSettings(
+            closed_s=self.closed_ms / 1000,
             complete_s=self.complete_ms / 1000,
             unknown_s=self.unknown_ms / 1000,
             hanging_s=self.hanging_ms / 1000,

@@ -1,9 +1,10 @@
 """When somebody begins to speak and has finished, told the probability of speech in each window.
 
-Silence ends a turn. How much of it depends on what was said so far: little behind a sentence that
-is complete, more behind one that is not known, much behind one that hangs in the air ("and a"),
-and never less than the pauses that this caller has made inside turns. Times are positions in the
-caller's sound, in s; nothing here depends on when it arrived.
+Silence ends a turn. How much of it depends on what was said so far: little behind a question or a
+word of thanks, more behind another sentence, more while nothing is known, much behind words that
+hang in the air ("and a"). Whoever went on behind a sentence is waited for the next time; whoever
+searched for a word in the middle of one has only shown that the words told so. Times are positions
+in the caller's sound, in s; nothing here depends on when it arrived.
 """
 
 from collections import deque
@@ -19,7 +20,12 @@ class Manner(Enum):
     """How what was said so far ends."""
 
     UNKNOWN = auto()
+    CLOSED = auto()
+    """It asks for an answer: a question, a "please", a "that's all"."""
+
     COMPLETE = auto()
+    """A sentence, behind which there may be another."""
+
     HANGING = auto()
 
 
@@ -41,11 +47,13 @@ class EndpointSettings:
     settle_s: float = 0.2
     """A pause in which what was said is worth looking at."""
 
-    complete_s: float = 0.5
+    closed_s: float = 0.4
+    complete_s: float = 0.6
     unknown_s: float = 0.8
     hanging_s: float = 1.5
     habit: float = 1.25
-    """A pause inside a turn, times this, is waited for in the turns after it."""
+    """A pause that did not hang and that was gone on after, times this, is waited for from then on,
+    except behind what is closed."""
 
     longest_s: float = 30.0
     """A turn that is longer ends where it is."""
@@ -55,8 +63,11 @@ class EndpointSettings:
             raise ValueError("0 < stay_at <= begin_at < 1 is accepted")
         if not 0 < self.window_s <= self.begin_s <= self.begin_within_s:
             raise ValueError("0 < window_s <= begin_s <= begin_within_s is accepted")
-        if not 0 < self.settle_s <= self.complete_s <= self.unknown_s <= self.hanging_s:
-            raise ValueError("0 < settle_s <= complete_s <= unknown_s <= hanging_s is accepted")
+        waits = (self.settle_s, self.closed_s, self.complete_s, self.unknown_s, self.hanging_s)
+        if self.settle_s <= 0 or list(waits) != sorted(waits):
+            raise ValueError(
+                "0 < settle_s <= closed_s <= complete_s <= unknown_s <= hanging_s is accepted"
+            )
         if self.longest_s <= self.hanging_s or self.habit < 1:
             raise ValueError("longest_s must exceed hanging_s, and habit must be at least 1")
 
@@ -123,12 +134,16 @@ class Endpoint:
     def patience_s(self) -> float:
         """The silence that would end the turn now."""
         known = self.settings
-        base_s = {
-            Manner.COMPLETE: known.complete_s,
-            Manner.UNKNOWN: known.unknown_s,
-            Manner.HANGING: known.hanging_s,
-        }[self._manner]
-        return max(base_s, min(self._habit_s, known.hanging_s))
+        match self._manner:
+            case Manner.CLOSED:
+                return known.closed_s
+            case Manner.HANGING:
+                return known.hanging_s
+            case Manner.COMPLETE:
+                least_s = known.complete_s
+            case Manner.UNKNOWN:
+                least_s = known.unknown_s
+        return max(least_s, min(self._habit_s, known.hanging_s))
 
     def judge(self, manner: Manner) -> None:
         """What was said up to the pause ends so. Ignored once it has gone on."""
@@ -168,7 +183,8 @@ class Endpoint:
         self._ended_s = self.at_s
         if not self._settled:
             return []
-        self._habit_s = max(self._habit_s, self.settings.habit * pause_s)
+        if self._manner is not Manner.HANGING:
+            self._habit_s = max(self._habit_s, self.settings.habit * pause_s)
         self._settled, self._manner = False, Manner.UNKNOWN
         return [WentOn(self.at_s - self.settings.window_s)]
 

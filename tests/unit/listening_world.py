@@ -30,6 +30,7 @@ SETTINGS = ListenSettings(
     idle_s=60,
     gap_ms=60_000,
     max_turn_s=10,
+    closed_ms=300,
     complete_ms=400,
     unknown_ms=600,
     hanging_ms=1000,

@@ -73,7 +73,13 @@ def test_endless_speech_is_cut_into_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manner", "waited_s"), [(Manner.COMPLETE, 0.5), (Manner.UNKNOWN, 0.8), (Manner.HANGING, 1.5)]
+    ("manner", "waited_s"),
+    [
+        (Manner.CLOSED, 0.4),
+        (Manner.COMPLETE, 0.6),
+        (Manner.UNKNOWN, 0.8),
+        (Manner.HANGING, 1.5),
+    ],
 )
 def test_silence_is_waited_for_as_what_was_said_so_far_ends(
     manner: Manner, waited_s: float
@@ -113,6 +119,17 @@ def test_a_pause_that_was_gone_on_after_is_waited_for_from_then_on() -> None:
     heard(endpoint, "###..")
     endpoint.judge(Manner.COMPLETE)
     assert endpoint.patience_s == pytest.approx(0.75)
+    endpoint.judge(Manner.CLOSED)
+    assert endpoint.patience_s == pytest.approx(0.4)
+
+
+def test_a_pause_that_the_words_had_announced_teaches_nothing() -> None:
+    endpoint = Endpoint(SETTINGS)
+    heard(endpoint, "###..")
+    endpoint.judge(Manner.HANGING)
+    heard(endpoint, "." * 10 + "###..")
+    endpoint.judge(Manner.COMPLETE)
+    assert endpoint.patience_s == pytest.approx(0.6)
 
 
 def test_a_turn_under_way_can_be_ended_from_outside_once() -> None:
@@ -130,7 +147,8 @@ def test_a_turn_under_way_can_be_ended_from_outside_once() -> None:
         {"stay_at": 0.6},
         {"begin_s": 0.01},
         {"settle_s": 0.9},
-        {"hanging_s": 0.6},
+        {"hanging_s": 0.7},
+        {"closed_s": 0.7},
         {"longest_s": 1.0},
         {"habit": 0.5},
     ],
