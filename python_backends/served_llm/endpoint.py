@@ -1,0 +1,164 @@
+"""The one place that speaks HTTP: an OpenAI-compatible API."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import aiohttp
+
+from python_backends.errors import StageError, StageFailed
+from python_backends.served_llm import chat
+from python_backends.served_llm.chat import Delta, read_delta
+from python_backends.served_llm.events import EventStream, EventTooLong
+from python_backends.served_llm.settings import ServedSettings
+
+T = TypeVar("T")
+
+KEEP_S: Final = 2.0
+"""An unused connection is kept so long: less than any server does (uvicorn: 5 s), so that none is
+used that is just being closed. Nothing is sent twice."""
+
+DRAIN_S: Final = 0.5
+"""That the end of a stream may take to come behind the end of its answer."""
+
+MOST_REFUSAL_BYTES: Final = 65_536
+HIDDEN: Final = "***"
+
+
+class Endpoint:
+    """Used on one running event loop, from `open` to `close`. Faults are StageErrors that name
+    neither the address nor the key."""
+
+    def __init__(self, settings: ServedSettings, key: str = "") -> None:
+        self._settings = settings
+        self._url = settings.base_url.rstrip("/")
+        self._key = key
+        self._name = settings.model
+        self._naming = asyncio.Lock()
+
+    def open(self) -> None:
+        """Nothing is asked yet: the endpoint need not be there."""
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._settings.connect_ms / 1e3),
+            headers=headers,
+        )
+
+    async def close(self) -> None:
+        """End every connection."""
+        await self._session.close()
+
+    async def model(self) -> str:
+        """The name to ask for, which the endpoint is asked for once where none is configured."""
+        async with self._naming:
+            if not self._name:
+                async with self._asked("GET", "models") as response:
+                    self._name = chat.first_model(await self._in_time(response.text()))
+        return self._name
+
+    async def deltas(
+        self, body: dict[str, Any], traceparent: str = ""
+    ) -> AsyncGenerator[Delta, None]:
+        """The answer to a request, part by part; the last one says why it ended.
+
+        To leave the iteration, or to cancel it, closes the connection, by which the endpoint knows
+        that nobody waits any more.
+        """
+        headers = {"traceparent": traceparent} if traceparent else {}
+        async with self._asked("POST", "chat/completions", json=body, headers=headers) as response:
+            if response.content_type != "text/event-stream":
+                raise StageFailed(
+                    f"the LLM's endpoint answers with {response.content_type[:80]!r}, not with an "
+                    "event stream"
+                )
+            events = _Events(response)
+            while True:
+                delta = read_delta(await self._in_time(events.next()))
+                yield delta
+                if delta.ended:
+                    await events.drain()
+                    return
+
+    @asynccontextmanager
+    async def _asked(
+        self, method: str, path: str, **more: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A response of status 200. Its connection is closed unless it was read to its end."""
+        asked = self._session.request(method, f"{self._url}/{path}", allow_redirects=False, **more)
+        response = await self._in_time(asked)
+        try:
+            if response.status != 200:
+                raise await self._refusal(response)
+            yield response
+        finally:
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> StageError:
+        if response.status == 404 and not self._settings.model:
+            self._name = ""  # it may have been started again with another one
+        try:
+            told = chat.told(
+                json.loads(await self._in_time(response.content.read(MOST_REFUSAL_BYTES)))
+            )
+        except (ValueError, RecursionError, StageError):
+            told = ""
+        header = response.headers.get("Retry-After", "")
+        retry_ms = chat.retry_after_ms(header, datetime.now(UTC)) if header else None
+        return chat.refusal(response.status, self._without_secrets(told), retry_ms)
+
+    def _without_secrets(self, message: str) -> str:
+        """A server may quote its request."""
+        for secret in (self._key, self._url, self._url.partition("//")[2].partition("/")[0]):
+            message = message.replace(secret, HIDDEN) if secret else message
+        return message
+
+    async def _in_time(self, awaited: Awaitable[T]) -> T:
+        """What comes, if it comes in time. The words of a fault would name the address."""
+        silence_ms = self._settings.silence_ms
+        try:
+            async with asyncio.timeout(silence_ms / 1000):
+                return await awaited
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as fault:
+            raise StageFailed("the LLM's endpoint cannot be reached") from fault
+        except (aiohttp.ClientError, EventTooLong) as fault:
+            raise _broken_off() from fault
+        except TimeoutError as fault:
+            told = f"the LLM's endpoint has sent nothing for {silence_ms} ms"
+            raise StageFailed(told) from fault
+
+
+class _Events:
+    """The data of a response's events, one after the other."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._content = response.content
+        self._stream = EventStream()
+        self._ready: deque[str] = deque()
+
+    async def next(self) -> str:
+        """StageFailed when the stream ends before its answer has."""
+        while not self._ready:
+            fresh = await self._content.readany()
+            if not fresh:
+                raise _broken_off()
+            self._ready.extend(self._stream.add(fresh))
+        return self._ready.popleft()
+
+    async def drain(self) -> None:
+        """Read what follows the answer, so that the connection can be used again."""
+        with suppress(TimeoutError, aiohttp.ClientError):
+            async with asyncio.timeout(DRAIN_S):
+                while await self._content.readany():
+                    pass
+
+
+def _broken_off() -> StageFailed:
+    return StageFailed("the LLM's endpoint has broken off its answer")
