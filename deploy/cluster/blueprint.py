@@ -87,6 +87,7 @@ class Blueprint:
             repositories=plan.folders(plan.repositories),
             models=replica.view.loads,
             overrides=plan.overrides(),
+            config_name=plan.config_name,
             ports=self._planned_ports(replica),
             proxies=replica.view.proxies,
             proxy_parameters=plan.remote,
