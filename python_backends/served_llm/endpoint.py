@@ -18,10 +18,6 @@ from python_backends.served_llm.settings import ServedSettings
 
 T = TypeVar("T")
 
-KEEP_S: Final = 2.0
-"""An unused connection is kept so long: less than any server does (uvicorn: 5 s), so that none is
-used that is just being closed. Nothing is sent twice."""
-
 DRAIN_S: Final = 0.5
 """That the end of a stream may take to come behind the end of its answer."""
 
@@ -44,7 +40,7 @@ class Endpoint:
         """Nothing is asked yet: the endpoint need not be there."""
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_S),
+            connector=_connector(self._settings.keep_ms),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._settings.connect_ms / 1e3),
             headers=headers,
         )
@@ -135,6 +131,13 @@ class Endpoint:
             raise StageFailed(told) from fault
 
 
+def _connector(keep_ms: int) -> aiohttp.TCPConnector:
+    """As many connections as there are answers: others count those."""
+    if keep_ms:
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=keep_ms / 1000)
+    return aiohttp.TCPConnector(limit=0, force_close=True)
+
+
 class _Events:
     """The data of a response's events, one after the other."""
 
@@ -153,7 +156,7 @@ class _Events:
         return self._ready.popleft()
 
     async def drain(self) -> None:
-        """Read what follows the answer, so that the connection can be used again."""
+        """Read what follows the answer, so that the endpoint has not been broken off."""
         with suppress(TimeoutError, aiohttp.ClientError):
             async with asyncio.timeout(DRAIN_S):
                 while await self._content.readany():

@@ -48,6 +48,10 @@ class ServedSettings:
     """Of HEARD and HISTORY; older exchanges are left out."""
 
     connect_ms: int = 2_000
+    keep_ms: int = 0
+    """How long an unused connection is kept; 0: each answer has its own. Some servers close one
+    that is kept just when it is used again, which costs a turn, as nothing is sent twice."""
+
     silence_ms: int = 10_000
     """An endpoint that sends no part of an answer for so long has failed."""
 
@@ -65,8 +69,8 @@ class ServedSettings:
         _check_url(self.base_url)
         if min(self.max_open, self.max_new_tokens, self.prompt_chars, self.connect_ms) < 1:
             raise ValueError("max_open, max_new_tokens, prompt_chars and connect_ms: 1 at least")
-        if self.silence_ms < 1 or self.max_waiting < 0:
-            raise ValueError("silence_ms must be at least 1, max_waiting at least 0")
+        if self.silence_ms < 1 or min(self.max_waiting, self.keep_ms) < 0:
+            raise ValueError("silence_ms must be at least 1, max_waiting and keep_ms at least 0")
         if self.system and self.system_file:
             raise ValueError("system and system_file: one of them says what is sent")
         if taken := sorted(self.more & (OURS | {self.penalty_field})):

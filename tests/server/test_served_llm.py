@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ LONG = "Tell me a long story about a dog."
 """What it tells ends at the limit, as far as it may talk."""
 
 MOST_TOKENS = 256
+CROWD = 48
 SAMPLE = Path(__file__).parents[2] / "samples" / "order-1.wav"
 
 
@@ -103,6 +105,14 @@ def test_options_reach_the_model(stub: Ask) -> None:
     word = ask(stub, LONG).text.split()[3]
     ended = ask(stub, LONG, stop=f'["{word}"]')
     assert (ended.status, word in ended.text) == ("stop", False)
+
+
+def test_more_at_once_than_it_serves_are_all_answered(stub: Ask) -> None:
+    """llama.cpp closes connections while others wait for one, so that none can be used twice."""
+    with ThreadPoolExecutor(CROWD) as pool:
+        said = list(pool.map(lambda n: ask(stub, LONG, f"one-{n}", max_tokens=4), range(CROWD)))
+    assert {(one.error, one.status) for one in said} == {("", "length")}
+    assert len({one.text for one in said}) == 1
 
 
 def test_a_piece_arrives_while_the_rest_is_being_thought_and_cancel_ends_that(

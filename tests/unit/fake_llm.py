@@ -63,7 +63,8 @@ class FakeLlm:
         self.calls: list[Call] = []
         self.arrived = threading.Semaphore(0)
         self.listed = 0
-        self.connections: set[int] = set()
+        self.connections: set[Any] = set()
+        """Addresses that requests came from."""
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -71,7 +72,8 @@ class FakeLlm:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         call = Call(request, await request.json(), threading.Event())
-        self.connections.add(id(request.transport))
+        assert request.transport is not None
+        self.connections.add(request.transport.get_extra_info("peername"))
         self.calls.append(call)
         self.arrived.release()
         try:

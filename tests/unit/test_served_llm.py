@@ -202,7 +202,6 @@ def test_the_endpoint_is_sent_the_conversation_and_the_options() -> None:
         bench.ask().wait()
         [call, _] = bench.llm.calls
         assert bench.llm.listed == 1
-        assert len(bench.llm.connections) == 1
     assert call.headers["Authorization"] == f"Bearer {SECRET}"
     assert call.headers["traceparent"] == trace
     assert call.body == {
@@ -220,6 +219,15 @@ def test_the_endpoint_is_sent_the_conversation_and_the_options() -> None:
         "top_k": 40,
         "seed": 9,
     }
+
+
+@pytest.mark.parametrize(("keep_ms", "connections"), [(0, 3), (5000, 1)])
+def test_each_answer_has_a_connection_of_its_own_unless_they_are_kept(
+    keep_ms: int, connections: int
+) -> None:
+    with opened(keep_ms=keep_ms) as bench:
+        assert not any(bench.ask().error() for _ in range(3))
+        assert len(bench.llm.connections) == connections
 
 
 def test_a_model_that_is_named_is_not_asked_for() -> None:
