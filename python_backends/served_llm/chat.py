@@ -1,6 +1,7 @@
 """A turn as a request to an OpenAI-compatible API, and what comes back, read. Pure."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ GREEDY_BELOW: Final = 0.001
 RETRY_AFTER_MS: Final = 500
 """When to come back to an endpoint that does not say so."""
 
-MOST_RETRY_MS: Final = 60_000
+MOST_RETRY_S: Final = 60.0
 DONE: Final = "[DONE]"
 """What an event stream ends with."""
 
@@ -135,7 +136,7 @@ def _status(reason: Any) -> str:
     raise StageFailed(f"the LLM's endpoint ended the answer because of {str(reason)[:40]!r}")
 
 
-def first_model(text: str) -> str:
+def first_model(text: bytes) -> str:
     """Of what GET /models answers; StageFailed when there is none."""
     try:
         found = _at(json.loads(text), "data", 0, "id")
@@ -183,9 +184,7 @@ def retry_after_ms(header: str, now: datetime) -> int | None:
             wait_s = (parsedate_to_datetime(header) - now).total_seconds()
         except (ValueError, TypeError):
             return None
-    if not wait_s < MOST_RETRY_MS:  # NaN, too
-        return MOST_RETRY_MS
-    return min(MOST_RETRY_MS, max(0, round(1000 * wait_s)))
+    return None if math.isnan(wait_s) else round(1000 * min(max(wait_s, 0.0), MOST_RETRY_S))
 
 
 def _at(found: Any, *path: str | int) -> Any:

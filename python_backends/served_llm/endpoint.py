@@ -21,7 +21,7 @@ T = TypeVar("T")
 DRAIN_S: Final = 0.5
 """That the end of a stream may take to come behind the end of its answer."""
 
-MOST_REFUSAL_BYTES: Final = 65_536
+MOST_BODY_BYTES: Final = 2**20
 HIDDEN: Final = "***"
 
 
@@ -34,7 +34,7 @@ class Endpoint:
         self._url = settings.base_url.rstrip("/")
         self._key = key
         self._name = settings.model
-        self._naming = asyncio.Lock()
+        self._listing: asyncio.Task[str] | None = None
 
     def open(self) -> None:
         """Nothing is asked yet: the endpoint need not be there."""
@@ -47,15 +47,29 @@ class Endpoint:
 
     async def close(self) -> None:
         """End every connection."""
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.gather(self._listing, return_exceptions=True)
         await self._session.close()
 
     async def model(self) -> str:
-        """The name to ask for, which the endpoint is asked for once where none is configured."""
-        async with self._naming:
-            if not self._name:
-                async with self._asked("GET", "models") as response:
-                    self._name = chat.first_model(await self._in_time(response.text()))
-        return self._name
+        """The name to ask for, which the endpoint is asked for once where none is configured, by
+        all who need it together."""
+        if self._name:
+            return self._name
+        if self._listing is None:
+            self._listing = asyncio.create_task(self._first_model())
+            self._listing.add_done_callback(self._listed)
+        return await asyncio.shield(self._listing)
+
+    async def _first_model(self) -> str:
+        async with self._asked("GET", "models") as response:
+            return chat.first_model(await self._body(response))
+
+    def _listed(self, listing: "asyncio.Task[str]") -> None:
+        self._listing = None
+        if not listing.cancelled() and listing.exception() is None:
+            self._name = listing.result()
 
     async def deltas(
         self, body: dict[str, Any], traceparent: str = ""
@@ -101,14 +115,22 @@ class Endpoint:
         if response.status == 404 and not self._settings.model:
             self._name = ""  # it may have been started again with another one
         try:
-            told = chat.told(
-                json.loads(await self._in_time(response.content.read(MOST_REFUSAL_BYTES)))
-            )
+            told = chat.told(json.loads(await self._body(response)))
         except (ValueError, RecursionError, StageError):
             told = ""
         header = response.headers.get("Retry-After", "")
         retry_ms = chat.retry_after_ms(header, datetime.now(UTC)) if header else None
         return chat.refusal(response.status, self._without_secrets(told), retry_ms)
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        """What is no stream, as far as it is of a reasonable length."""
+        read = bytearray()
+        while len(read) < MOST_BODY_BYTES:
+            fresh = await self._in_time(response.content.readany())
+            if not fresh:
+                break
+            read += fresh
+        return bytes(read)
 
     def _without_secrets(self, message: str) -> str:
         """A server may quote its request."""

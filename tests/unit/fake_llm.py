@@ -23,13 +23,13 @@ class Call:
         self.gone = gone
         """Whoever asked has closed the connection."""
 
-        self._request = request
+        self.request = request
         self._response: web.StreamResponse | None = None
 
     async def raw(self, sent: bytes) -> None:
         if self._response is None:
             self._response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-            await self._response.prepare(self._request)
+            await self._response.prepare(self.request)
         await self._response.write(sent)
 
     async def event(self, what: Any) -> None:
@@ -44,8 +44,8 @@ class Call:
         await self.event("[DONE]")
 
     def break_off(self) -> None:
-        assert self._request.transport is not None
-        self._request.transport.abort()
+        assert self.request.transport is not None
+        self.request.transport.abort()
 
     async def until_gone(self) -> None:
         """Never ends by itself: aiohttp cancels a handler whose client has gone."""
@@ -63,6 +63,11 @@ class FakeLlm:
         self.calls: list[Call] = []
         self.arrived = threading.Semaphore(0)
         self.listed = 0
+        """How often it was asked for its models."""
+
+        self.hangs = False
+        """It does not tell them."""
+
         self.connections: set[Any] = set()
         """Addresses that requests came from."""
 
@@ -84,6 +89,8 @@ class FakeLlm:
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         self.listed += 1
+        if self.hangs:
+            await asyncio.sleep(WAIT_S)
         return web.json_response({"object": "list", "data": [{"id": NAME}]})
 
 

@@ -342,12 +342,12 @@ def test_an_endpoint_that_falls_silent_has_failed_though_it_keeps_the_line_open(
             await call.raw(b": still here\n\n")
             await asyncio.sleep(0.01)
 
-    with opened(script, silence_ms=100) as bench:
+    with opened(script, silence_ms=500, model="m") as bench:
         sender = bench.ask()
         error = error_of(sender)
         assert (error.code, error.message) == (
             "STAGE_FAILED",
-            "the LLM's endpoint has sent nothing for 100 ms",
+            "the LLM's endpoint has sent nothing for 500 ms",
         )
         assert bench.llm.calls[0].gone.wait(WAIT_S)
 
@@ -413,6 +413,43 @@ def test_other_refusals_are_failures_that_quote_nothing(status: int) -> None:
     assert error.code == "STAGE_FAILED"
     assert str(status) in error.message
     assert "quoted" not in error.message
+
+
+def test_a_refusal_that_comes_in_parts_is_told_whole() -> None:
+    async def script(call: Call) -> web.StreamResponse:
+        response = web.StreamResponse(status=400)
+        await response.prepare(call.request)
+        for part in (b'{"error": {"mess', b'age": "too', b' long"}}'):
+            await response.write(part)
+            await asyncio.sleep(0.02)
+        return response
+
+    with opened(script) as bench:
+        assert "too long" in error_of(bench.ask()).message
+
+
+def test_all_who_need_the_name_of_the_model_ask_for_it_once() -> None:
+    with opened(silence_ms=200, max_open=8) as bench:
+        bench.llm.hangs = True
+        senders = [bench.ask(turn=f"t{number}") for number in range(8)]
+        assert {error_of(one).message for one in senders} == {
+            "the LLM's endpoint has sent nothing for 200 ms"
+        }
+        assert bench.llm.listed == 1
+        bench.llm.hangs = False
+        assert not bench.ask().error()
+        assert bench.llm.listed == 2
+
+
+def test_one_of_them_may_be_cancelled_and_the_stage_be_closed_meanwhile() -> None:
+    with opened() as bench:
+        bench.llm.hangs = True
+        first, second = bench.ask(turn="a"), bench.ask(turn="b")
+        bench.until(lambda: bench.llm.listed == 1)
+        bench.inbox.put(CancelTurn("a"))
+        assert error_of(first).code == "CANCELLED"
+        assert not second.ended.is_set()
+    assert error_of(second).code == "CANCELLED"
 
 
 def test_an_endpoint_that_was_started_with_another_model_is_asked_for_its_name_again() -> None:
