@@ -18,7 +18,6 @@ from deploy.settings import Settings
 from python_backends import wire
 from python_backends.errors import parse
 from tests.server.asking import Ask, ask, asking, call
-from tests.server.conftest import MODELS
 from tests.server.llama import Llama, serving, until
 
 pytestmark = pytest.mark.server
@@ -42,9 +41,9 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llama]:
 
 @pytest.fixture(scope="module")
 def server(llama: Llama) -> Iterator[Server]:
-    """Every model, with `think` by llama.cpp."""
+    """All that a turn needs, with `think` by llama.cpp."""
     settings = Settings(
-        models=MODELS,
+        models=["turn"],
         config_name="served",
         environment={"TRISTAGE_LLM_URL": f"{llama.address}/v1"},
     )
