@@ -44,8 +44,9 @@ QUIET: Final = {"enable_thinking": False}
 """Thoughts that are written down first are read aloud, too, and nobody waits for them."""
 
 CHECKED_TOKENS: Final = 32
-WORST: Final = {"int8": 0.35, "fp32": 1e-3}
-"""Difference of the logits from those in PyTorch that is let pass, in their standard deviations."""
+WORST: Final = {"int8": 0.15, "fp32": 1e-3}
+"""Difference of the logits from those in PyTorch that is let pass: root mean square, in their
+standard deviations. Random weights of 0.5 G parameters are 0.05 off in int8."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,8 @@ def export_step(model: Llama, target: Path, options: ThinkOptions) -> None:
 def difference(
     model: Llama, folder: Path, prompt: NDArray[np.int64], options: ThinkOptions
 ) -> float:
-    """The largest difference between the logits of the graph in `folder` and PyTorch's behind
-    `prompt`, in standard deviations of the latter; NaN where the graph's are."""
+    """Between the logits of the graph in `folder` and PyTorch's behind `prompt`: root mean square,
+    in standard deviations of the latter; NaN where the graph's are."""
     prompt = prompt[-CHECKED_TOKENS:]
     engine = SlotPoolEngine(folder, slots=1, capacity=options.capacity)
     engine.run(Command(RESTART, prefill=Prefill(0, 0, prompt, is_last=True)))
@@ -153,7 +154,7 @@ def difference(
     with torch.no_grad():
         hidden, _ = model(torch.from_numpy(prompt)[None])
         expected = model.logits(hidden[0, -1]).numpy()
-    return float(np.abs(found - expected).max() / expected.std())
+    return float(np.sqrt(np.mean(np.square(found - expected))) / expected.std())
 
 
 def _chat(checkpoint: Checkpoint, options: ThinkOptions) -> tuple[Chat, Tokenizer]:
