@@ -15,6 +15,8 @@ from pathlib import Path
 
 # Spinning OpenMP threads slow each other down on a shared machine; read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# The tracing exporter warns of sequences of several lengths; what it makes of them is tested.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 from tqdm import tqdm
 

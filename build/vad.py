@@ -13,6 +13,7 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from build.fetch import member
 from build.torch_export import export_native
@@ -48,14 +49,18 @@ class SileroVad(nn.Module):
 
         Gives the probability of speech [B, 1], the next state and the next context.
         """
-        x = torch.cat([context, audio], 1)[:, None]
-        x = self.stft_conv(functional.pad(x, (0, CONTEXT), mode="reflect"))
+        x = self.seen(torch.cat([context, audio], 1))
+        hidden, cell = self._recur(x, state[:, 0], state[:, 1])
+        speech = torch.sigmoid(self.final_conv(functional.relu(hidden)[:, :, None]))
+        return speech[:, :, 0], torch.stack([hidden, cell], 1), audio[:, -CONTEXT:]
+
+    def seen(self, framed: Tensor) -> Tensor:
+        """Windows behind their contexts [N, 576] to what the LSTM is fed [N, 128]."""
+        x = self.stft_conv(functional.pad(framed[:, None], (0, CONTEXT), mode="reflect"))
         x = torch.sqrt(x[:, :_BINS].square() + x[:, _BINS:].square())
         for layer in (self.conv1, self.conv2, self.conv3, self.conv4):
             x = functional.relu(layer(x))
-        hidden, cell = self._recur(x.flatten(1), state[:, 0], state[:, 1])
-        speech = torch.sigmoid(self.final_conv(functional.relu(hidden)[:, :, None]))
-        return speech[:, :, 0], torch.stack([hidden, cell], 1), audio[:, -CONTEXT:]
+        return x.flatten(1)
 
     def _recur(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """One LSTM step, written out: gates in PyTorch's order input, forget, cell, output."""
@@ -65,6 +70,38 @@ class SileroVad(nn.Module):
         enter, forget, candidate, leave = gates.chunk(4, 1)
         cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(candidate)
         return torch.sigmoid(leave) * torch.tanh(cell), cell
+
+
+class SileroVadRuns(nn.Module):
+    """The same over some windows in a row of each caller."""
+
+    def __init__(self, vad: SileroVad) -> None:
+        super().__init__()
+        self.vad = vad
+        self.lstm = nn.LSTM(STATE, STATE, batch_first=True)
+        self.lstm.load_state_dict(
+            {f"{name}_l0": value for name, value in vad.lstm_cell.state_dict().items()}
+        )
+
+    def forward(
+        self, audio: Tensor, windows: Tensor, state: Tensor, context: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """audio [B, T, 512], of which the first `windows` [B, 1] are a caller's; state [B, 2, 128]
+        and context [B, 64] before them, zeros at the start.
+
+        Gives the probability of speech [B, T], and the state behind the last of a caller's windows.
+        """
+        batch, most, _ = audio.shape
+        before = torch.cat([context[:, None], audio[:, :-1, -CONTEXT:]], 1)
+        framed = torch.cat([before, audio], 2).reshape(-1, CONTEXT + WINDOW)
+        x = self.vad.seen(framed).reshape(batch, most, STATE)
+        packed = pack_padded_sequence(x, windows[:, 0], batch_first=True)
+        own = (state[:, 0][None].contiguous(), state[:, 1][None].contiguous())
+        out, (hidden, cell) = self.lstm(packed, own)
+        out, _ = pad_packed_sequence(out, batch_first=True, total_length=most)
+        weight = self.vad.final_conv.weight[:, :, 0]
+        speech = functional.linear(functional.relu(out), weight, self.vad.final_conv.bias)
+        return torch.sigmoid(speech)[:, :, 0], torch.stack([hidden[0], cell[0]], 1)
 
 
 _RENAMED = {
@@ -103,7 +140,7 @@ def _renamed(name: str) -> str:
 
 
 def export_vad(target: Path) -> None:
-    """vad/1/model.onnx, and vad_step/1/model.onnx: who keeps the state is a matter of config."""
+    """vad/1/model.onnx: one window, whose state the server keeps."""
     names = ["AUDIO", "STATE_IN", "CONTEXT_IN", "SPEECH_PROBABILITY", "STATE_OUT", "CONTEXT_OUT"]
     export_native(
         load_vad(),
@@ -115,9 +152,28 @@ def export_vad(target: Path) -> None:
     )
 
 
+def export_runs(target: Path) -> None:
+    """vad_step/1/model.onnx: windows of many callers, whose state comes along."""
+    names = ["AUDIO", "WINDOWS", "STATE_IN", "CONTEXT_IN", "SPEECH_PROBABILITY", "STATE_OUT"]
+    export_native(
+        SileroVadRuns(load_vad()),
+        [
+            torch.zeros(2, 3, WINDOW),
+            torch.tensor([[3], [2]]),
+            torch.zeros(2, 2, STATE),
+            torch.zeros(2, CONTEXT),
+        ],
+        target,
+        inputs=names[:4],
+        outputs=names[4:],
+        dynamic={name: {0: "B"} for name in names}
+        | {name: {0: "B", 1: "T"} for name in ("AUDIO", "SPEECH_PROBABILITY")},
+    )
+
+
 TARGETS: dict[tuple[str, str], Callable[[Path], None]] = {
     ("vad", "model.onnx"): export_vad,
-    ("vad_step", "model.onnx"): export_vad,
+    ("vad_step", "model.onnx"): export_runs,
 }
 
 

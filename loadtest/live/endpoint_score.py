@@ -21,7 +21,6 @@ from python_backends.listening.pcm import FULL_SCALE
 from python_backends.scheduling.endpoint import Endpoint, EndpointSettings, Finished
 
 VAD: Final = Path(__file__).parents[2] / "model_repository" / "vad_step" / "1" / "model.onnx"
-OUTPUTS: Final = ["SPEECH_PROBABILITY", "STATE_OUT", "CONTEXT_OUT"]
 NEAR_S: Final = 0.25
 """An end this near to an order's, or behind it, is its end; one before is false."""
 
@@ -105,11 +104,9 @@ def voice_activity(sounds: Sequence[Floats]) -> list[list[float]]:
 
 def _activity(session: onnxruntime.InferenceSession, sound: Floats) -> list[float]:
     heard = np.asarray(to_pcm(sound) / FULL_SCALE, np.float32)
+    windows = heard[: len(heard) // WINDOW * WINDOW].reshape(1, -1, WINDOW)
     sizes = {one.name: (1, *one.shape[1:]) for one in session.get_inputs()}
-    state, context = (np.zeros(sizes[name], np.float32) for name in ("STATE_IN", "CONTEXT_IN"))
-    found = []
-    for window in heard[: len(heard) // WINDOW * WINDOW].reshape(-1, 1, WINDOW):
-        given = {"AUDIO": window, "STATE_IN": state, "CONTEXT_IN": context}
-        probability, state, context = session.run(OUTPUTS, given)
-        found.append(float(probability.item()))
-    return found
+    given = {name: np.zeros(sizes[name], np.float32) for name in ("STATE_IN", "CONTEXT_IN")}
+    given |= {"AUDIO": windows, "WINDOWS": np.array([[windows.shape[1]]])}
+    (found,) = session.run(["SPEECH_PROBABILITY"], given)
+    return list(map(float, found[0]))

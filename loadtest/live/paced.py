@@ -7,7 +7,7 @@ weights.
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -15,7 +15,15 @@ from typing import Any, Final
 from rich.progress import Progress
 
 from loadtest.engine.figures import Found
-from loadtest.live.parts import SUM, figures, means, parts_of, percentiles
+from loadtest.live.parts import (
+    SUM,
+    chunk_figures,
+    chunk_percentiles,
+    figures,
+    means,
+    parts_of,
+    percentiles,
+)
 from loadtest.live.people import CHUNK_S, Script
 from loadtest.live.record import Record
 from loadtest.live.server_side import Chunks
@@ -26,7 +34,7 @@ from loadtest.seed.figures import Target, at_most
 
 CROWDS: Final = (1, 16, 64)
 REAL_CROWDS: Final = (1, 4)
-ROUNDS: Final = 2
+ROUNDS: Final = 3
 """Of a full bench at most: an answer takes as long as it is, and callers pause for nothing else."""
 
 TURNS: Final = 3
@@ -74,23 +82,26 @@ def _crowds(
 ) -> Found:
     """Every crowd once a round."""
     turns, sounds = (TURNS if rounds > 1 else 1), samples()
-    records: dict[int, list[Record]] = defaultdict(list)
+    by_round: dict[int, list[list[Record]]] = defaultdict(list)
     heard: dict[int, Chunks] = defaultdict(Chunks)
     for number in range(min(rounds, ROUNDS)):
         for people in crowds:
             asked = scripts(people, turns, sounds, Random(f"{number} {people}"))
             told = f"{people} callers, round {number + 1}"
             before = stand.chunks()
-            records[people] += stand.talk(told, asked, progress)
+            by_round[people].append(stand.talk(told, asked, progress))
             heard[people] += stand.chunks() - before
-    found = {
-        key: value
+    records = {people: list(chain.from_iterable(each)) for people, each in by_round.items()}
+    found: dict[str, float | None] = {}
+    for people, each in records.items():
+        found |= figures(f"{name}_{people}", each)
+        found |= chunk_figures(f"{name}_{people}", by_round[people])
+        found[f"{name}_{people}_server_chunk_within_10_ms_share"] = heard[people].share
+    details = {
+        str(people): detail(each) | {"by_round": list(map(chunk_percentiles, by_round[people]))}
         for people, each in records.items()
-        for key, value in figures(f"{name}_{people}", each).items()
     }
-    for people, chunks in heard.items():
-        found[f"{name}_{people}_server_chunk_within_10_ms_share"] = chunks.share
-    return Found(found, {str(people): detail(each) for people, each in records.items()})
+    return Found(found, details)
 
 
 def detail(records: Sequence[Record]) -> dict[str, Any]:

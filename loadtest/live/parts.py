@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Final
 
 from loadtest.ledger.intervals import intersection, total, union
@@ -66,7 +66,6 @@ def figures(prefix: str, records: Sequence[Record]) -> dict[str, float | None]:
     times: dict[str, Sequence[float]] = {
         f"{name}_ms": [getattr(one, name) for one in found] for name in (SUM, *NAMES)
     }
-    times["chunk_ms"] = [lag for record in records for lag in record.lags_ms]
     times["sent_late_ms"] = [late for record in records for late in record.late_ms]
     counts = {
         "failed_turns": sum(record.planned - record.answered for record in records),
@@ -74,6 +73,19 @@ def figures(prefix: str, records: Sequence[Record]) -> dict[str, float | None]:
         "underruns": sum(record.underruns for record in records),
     }
     return {f"{prefix}_{name}": value for name, value in (percentiles(times) | counts).items()}
+
+
+def chunk_figures(prefix: str, rounds: Iterable[Sequence[Record]]) -> dict[str, float | None]:
+    """What chunks took: the median of the rounds' p50, and of their p95. A round has thousands of
+    them, and one in which the machine was away should not decide."""
+    found = [chunk_percentiles(records) for records in rounds]
+    told = {name: [value for one in found if (value := one[name]) is not None] for name in found[0]}
+    return {f"{prefix}_{name}": median(values) if values else None for name, values in told.items()}
+
+
+def chunk_percentiles(records: Iterable[Record]) -> dict[str, float | None]:
+    """Of one round."""
+    return percentiles({"chunk_ms": [lag for record in records for lag in record.lags_ms]})
 
 
 def percentiles(times: Mapping[str, Sequence[float]]) -> dict[str, float | None]:

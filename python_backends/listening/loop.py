@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
@@ -142,9 +142,8 @@ class Calls:
                 for called in [one for one in self._calls.values() if one.id == turn]:
                     self._end(called, Cancelled("the call was cancelled"))
             case Wake(Judged(found)):
-                for ear, probability in found:
-                    if not (call := self._calls[ear]).over:
-                        call.judged(probability)
+                for ear, probabilities in found:
+                    self._judged(self._calls[ear], probabilities)
             case Wake(Deaf(ears, error)):
                 for ear in ears:
                     self._end(self._calls[ear], error)
@@ -158,6 +157,11 @@ class Calls:
                     task.result()  # a bug, which is the whole loop's
             case Wake(Exception() as fault):
                 raise fault
+
+    def _judged(self, call: Call, probabilities: Iterable[float]) -> None:
+        for one in probabilities:
+            if not call.over:  # what it hears may end it
+                call.judged(one)
 
     def _arrived(self, request: Request) -> None:
         now = self._clock()

@@ -1,7 +1,7 @@
-"""Voice activity of everybody: the next window of each caller in one pass, on a thread of its own.
+"""Voice activity of everybody: the next windows of each caller in one pass, on a thread of its own.
 
 The model `vad` keeps its state on the server by sequence id, a request a window: 64 callers would
-make 2,000 requests a second. Here a window's state comes along, so that one request has them all;
+make 2,000 requests a second. Here a caller's state comes along, so that one request has them all;
 while it is under way the next ones gather.
 """
 
@@ -13,24 +13,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from python_backends.bridge import call
 from python_backends.errors import StageError
-from python_backends.listening.ear import Ear
+from python_backends.listening.ear import WINDOW, Ear
 from python_backends.listening.tape import Floats
 
-STATE, CONTEXT = (2, 128), (64,)
-"""Shapes of what the model keeps of a caller; zeros at the beginning of a call."""
+STATE, CONTEXT = (2, 128), 64
+"""Shape of what the model keeps of a caller, and samples before a window that it looks at; zeros at
+the beginning of a call."""
 
 MAX_BATCH = 64
-OUTPUTS = ("SPEECH_PROBABILITY", "STATE_OUT", "CONTEXT_OUT")
+MOST_WINDOWS = 4
+"""Of one caller in a pass: a chunk of 100 ms; those of whoever sends more wait for another."""
+
+OUTPUTS = ("SPEECH_PROBABILITY", "STATE_OUT")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The next window of each has this probability of speech."""
+    """The next windows of each have these probabilities of speech."""
 
-    found: Sequence[tuple[Ear, float]]
+    found: Sequence[tuple[Ear, Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,18 @@ class Vad:
         self._known[ear].windows.extend(windows)
 
     def _judge(self) -> None:
-        """One window of each that has one, those first that have waited longest."""
+        """Some windows of each that has any, those first that have waited longest."""
         ears = [ear for ear, one in self._known.items() if one.windows][:MAX_BATCH]
         if not ears:
             return
         members = [self._known[ear] for ear in ears]
-        inputs = {
-            "AUDIO": np.stack([one.windows[0] for one in members]),
+        counts = [min(len(one.windows), MOST_WINDOWS) for one in members]
+        sound = np.zeros((len(ears), max(counts), WINDOW), np.float32)
+        for row, (one, count) in enumerate(zip(members, counts, strict=True)):
+            sound[row, :count] = [one.windows.popleft() for _ in range(count)]
+        inputs: dict[str, NDArray[Any]] = {
+            "AUDIO": sound,
+            "WINDOWS": np.array(counts, np.int64)[:, None],
             "STATE_IN": np.stack([one.state for one in members]),
             "CONTEXT_IN": np.stack([one.context for one in members]),
         }
@@ -129,14 +139,10 @@ class Vad:
                 self._known[ear].windows.clear()
             self._tell(Deaf(ears, error))
             return
-        self._keep(ears, found)
-
-    def _keep(self, ears: Sequence[Ear], found: dict[str, Any]) -> None:
         judged = []
-        for row, ear in enumerate(ears):
+        for row, (ear, count) in enumerate(zip(ears, counts, strict=True)):
             one = self._known[ear]
-            one.windows.popleft()
-            one.state, one.context = found["STATE_OUT"][row], found["CONTEXT_OUT"][row]
+            one.state, one.context = found["STATE_OUT"][row], sound[row, count - 1, -CONTEXT:]
             self._known.move_to_end(ear)
-            judged.append((ear, float(found["SPEECH_PROBABILITY"][row, 0])))
+            judged.append((ear, found["SPEECH_PROBABILITY"][row, :count].tolist()))
         self._tell(Judged(judged))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from python_backends.bridge import Arrived, Closed, Inbox, Request
 from python_backends.listening.loop import Calls
 from python_backends.listening.settings import ListenSettings
+from python_backends.listening.vad import MOST_WINDOWS
 from python_backends.walking.route import Route, Step
 from tests import fakes
 from tests.unit.fake_triton import FakeServer, Message, failure, message, serving, texts
@@ -59,11 +60,12 @@ def loud(request: fakes.InferenceRequest) -> fakes.InferenceResponse:
     """The model `vad_step`: a loud window is speech. Its state counts a caller's windows."""
     given = request.values()
     windows = given["AUDIO"]
-    assert windows.shape[1:] == (512,)
+    assert windows.shape[2] == 512
+    assert (given["WINDOWS"] >= 1).all()
+    assert given["WINDOWS"].max() == windows.shape[1] <= MOST_WINDOWS
     return fakes.answer(
-        SPEECH_PROBABILITY=(np.abs(windows).mean(1, keepdims=True) > 0.05).astype(np.float32),
-        STATE_OUT=given["STATE_IN"] + 1,
-        CONTEXT_OUT=windows[:, -64:],
+        SPEECH_PROBABILITY=(np.abs(windows).mean(2) > 0.05).astype(np.float32),
+        STATE_OUT=given["STATE_IN"] + given["WINDOWS"][:, :, None],
     )
 
 

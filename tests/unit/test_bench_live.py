@@ -27,7 +27,7 @@ from loadtest.live.endpoint_orders import (
 )
 from loadtest.live.endpoint_score import End, Score, fixed, score
 from loadtest.live.loudspeaker import Loudspeaker
-from loadtest.live.parts import Parts, figures, means, parts
+from loadtest.live.parts import Parts, chunk_figures, figures, means, parts
 from loadtest.live.people import Stop
 from loadtest.live.plots import draw
 from loadtest.live.record import NS_PER_MS, Record, Said, Turn
@@ -114,16 +114,17 @@ def test_a_turn_that_was_not_heard_has_no_parts() -> None:
 
 def test_a_recording_that_was_answered_meets_all_targets() -> None:
     found = record(*ANSWERED, said=[SAID], lags_ms=[4, 5], late_ms=[1, 0])
-    told = figures("paced_64", [found])
+    told = figures("paced_64", [found]) | chunk_figures("paced_64", [[found]])
     assert (told["paced_64_first_sound_ms_p50"], told["paced_64_failed_turns"]) == (1000, 0)
     assert unmet(told) == set()
-    slow = figures("paced_64", [replace_lags(found, [4, 50])])
+    slow = chunk_figures("paced_64", [[record(lags_ms=[4, 50])]])
     assert unmet(slow) == {"paced_64_chunk_ms_p95"}
 
 
-def replace_lags(one: Record, lags_ms: Sequence[float]) -> Record:
-    one.lags_ms = lags_ms
-    return one
+def test_one_round_in_which_the_machine_was_away_does_not_decide() -> None:
+    rounds = [[record(lags_ms=[lag] * 10)] for lag in (4.0, 90.0, 6.0)]
+    assert chunk_figures("x", rounds) == {"x_chunk_ms_p50": 6.0, "x_chunk_ms_p95": 6.0}
+    assert chunk_figures("x", [[record()]]) == {"x_chunk_ms_p50": None, "x_chunk_ms_p95": None}
 
 
 def test_a_generator_that_is_late_is_found() -> None:
@@ -413,7 +414,8 @@ def everything() -> Found:
     }
     found: Found = {}
     for prefix in crowds:
-        found |= figures(prefix, [record(*ANSWERED, said=[SAID])])
+        answered = record(*ANSWERED, said=[SAID])
+        found |= figures(prefix, [answered]) | chunk_figures(prefix, [[answered]])
     by_timeout = {timeout_s: scored(0, timeout_s) for timeout_s in endpoints.TIMEOUTS_S}
     found |= stop_figures([]) | freed_figures([]) | speech_figures([])
     found |= endpoints.figures(scored(0, 0.3), by_timeout)
