@@ -95,7 +95,7 @@ def test_a_users_own_models_replace_others_of_the_same_name(
     assert set(to_load(models, ["door"])) == {"door", "chain", "loop", "mine", "window", "encoder"}
     views = mirror(models.values(), tmp_path / "view", {"mine"})
     assert read_models(views, {})["loop"].calls == {"mine"}
-    with pytest.raises(RepositoryError, match="no model in .*nothing"):
+    with pytest.raises(RepositoryError, match=r"no model in .*nothing"):
         read_models([repository], {}, own=[tmp_path / "nothing"])
 
 
