@@ -41,6 +41,7 @@ from pydantic import (
 from deploy.errors import PlanError
 from deploy.plan_values import scalar_text
 from deploy.processes import LOCALHOST
+from deploy.repositories import Model, read_models
 from deploy.settings import REPOSITORIES, Ports
 from deploy.tls import Tls
 from python_backends.sizes import byte_count
@@ -130,6 +131,9 @@ class Plan(Strict):
     servers: dict[Name, ServerPlan]
     models: list[str] = ["turn", "transcribe", "speak", "vad", "listen", "live"]
     repositories: list[str] = [str(path) for path in REPOSITORIES]
+    own: list[str] = []
+    """Repositories whose models replace those of the same name."""
+
     backends: list[str] = []
     devices: dict[Name, DevicePlan] = {}
     stages: dict[str, StagePlan] = {}
@@ -167,8 +171,12 @@ class Plan(Strict):
     def path(self) -> Path:
         return self._path
 
+    def models_by_name(self) -> dict[str, Model]:
+        """Of its repositories, with the parameters of their own configs."""
+        return read_models(self.folders(self.repositories), {}, own=self.folders(self.own))
+
     def folders(self, given: Sequence[str]) -> list[Path]:
-        """`repositories` or `backends`: relative ones are beside the plan."""
+        """`repositories`, `own` or `backends`: relative ones are beside the plan."""
         return [(self._path.parent / folder).resolve() for folder in given]
 
     def tls_files(self) -> Tls | None:

@@ -1,0 +1,94 @@
+"""A repository of models that replace ours: their configs, artefacts and where they came from."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf import text_format
+
+from build.artifact import REPOSITORY
+from build.contract import read_config
+from build.errors import BuildError
+from build.fetch import replacing, sha256
+
+SPARE: Final = 1.1
+"""A declared byte budget over what was measured: `deploy bytes` calls 0.7 to 1 right."""
+
+MIB: Final = 2**20
+TOOLS: Final = ("torch", "onnx", "onnxruntime")
+HEADER: Final = "# Made by {command}.\n# Of {source}.\n"
+
+Parameters = Mapping[str, str | int]
+Dims = Mapping[str, Sequence[int]]
+
+
+class Place:
+    """One model of the repository `into`, made after ours of the same name."""
+
+    def __init__(self, into: Path, name: str) -> None:
+        self.name = name
+        self.folder = into / name
+        self.version = self.folder / "1"
+        self.version.mkdir(parents=True, exist_ok=True)
+
+    def configure(self, parameters: Parameters, dims: Dims, *, command: str, source: Path) -> None:
+        """Its config.pbtxt: ours with other parameters, and other dimensions of some tensors."""
+        config = read_config(REPOSITORY / self.name / "config.pbtxt")
+        for key, value in parameters.items():
+            config.parameters[key].string_value = str(value)
+        for tensor in (*config.input, *config.output):
+            if tensor.name in dims:
+                tensor.dims[:] = dims[tensor.name]
+        told = HEADER.format(command=command, source=source.resolve())
+        (self.folder / "config.pbtxt").write_text(told + text_format.MessageToString(config))
+
+    def write(self, name: str, text: str) -> None:
+        """A small artefact."""
+        with replacing(self.version / name) as partial:
+            partial.write_text(text)
+
+    def copy(self, source: Path) -> None:
+        """An artefact of the same name."""
+        with replacing(self.version / source.name) as partial:
+            partial.write_bytes(source.read_bytes())
+
+
+def write_provenance(path: Path, sources: Iterable[Path], facts: Mapping[str, Any]) -> None:
+    """What the models of a repository were made of."""
+    told = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "tools": {name: version(name) for name in TOOLS},
+        "sources": {str(one): sha256(one) for one in sources},
+        **facts,
+    }
+    path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def mebibytes(count: float) -> str:
+    """A byte budget for so many bytes, with some to spare."""
+    return f"{-(-round(count * SPARE) // MIB)}MiB"
+
+
+MEASURE: Final = """
+import psutil, sys
+from pathlib import Path
+from python_backends.slot_engine.engine import SlotPoolEngine
+me = psutil.Process()
+before = me.memory_info().rss
+engine = SlotPoolEngine(Path(sys.argv[1]), slots=1, capacity=int(sys.argv[2]))
+print(me.memory_info().rss - before)
+"""
+
+
+def engine_bytes(folder: Path, capacity: int) -> int:
+    """What a process takes to hold the step graph of `folder`, its pools not touched."""
+    asked = [sys.executable, "-c", MEASURE, str(folder), str(capacity)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildError(f"the step graph does not open: {done.stderr.strip()[-500:]}")
+    return int(done.stdout)
