@@ -132,9 +132,9 @@ def features_held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Features are made once the event is set."""
     go_on = threading.Event()
 
-    def held(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+    def held(sound: NDArray[np.float32], frames: int, mels: int) -> NDArray[np.float32]:
         assert go_on.wait(WAIT_S)
-        return log_mel(sound, frames)
+        return log_mel(sound, frames, mels)
 
     monkeypatch.setattr(whisper, "log_mel", held)
     return go_on
@@ -258,10 +258,10 @@ def test_a_clip_that_is_not_finite_fails_alone_in_a_crowd(stage: Stage, bad: flo
 def test_a_clip_whose_features_cannot_be_made_fails_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fragile(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+    def fragile(sound: NDArray[np.float32], frames: int, mels: int) -> NDArray[np.float32]:
         if len(sound) == 777:
             raise ZeroDivisionError("an unlucky length")
-        mel = log_mel(sound, frames)
+        mel = log_mel(sound, frames, mels)
         return mel[:, :-1] if len(sound) == 778 else mel * np.nan if len(sound) == 779 else mel
 
     monkeypatch.setattr(whisper, "log_mel", fragile)
