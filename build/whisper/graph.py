@@ -143,7 +143,12 @@ def export_admission(decoder: Decoder, target: Path) -> None:
 
 def in_int8_rows(export: Callable[[Path], None]) -> onnx.ModelProto:
     """What `export` writes in fp32, with its products in int8, row by row."""
+    return int8_rows(in_memory(export))
+
+
+def in_memory(export: Callable[[Path], None]) -> onnx.ModelProto:
+    """What `export` writes, in one file or in many beside it."""
     with tempfile.TemporaryDirectory() as folder:
-        precise = Path(folder) / "precise.onnx"
-        export(precise)
-        return int8_rows(onnx.load(precise))
+        path = Path(folder) / "precise.onnx"
+        export(path)
+        return onnx.load(path)
