@@ -79,9 +79,16 @@ def write_tokenizer(folder: Path, kind: str) -> Tokenizer:
     return tokenizer
 
 
-def write_whisper(folder: Path, kind: str, *, shard: str = "1GB", **changes: Any) -> Any:
-    """A checkpoint of one of KINDS; the model, in float32. Of two tokens that are words, the one is
-    never chosen, the other not first."""
+def write_whisper(
+    folder: Path,
+    kind: str,
+    *,
+    shard: str = "1GB",
+    dtype: torch.dtype = torch.float32,
+    **changes: Any,
+) -> Any:
+    """A checkpoint of one of KINDS, its weights as `dtype`; the model. Of two tokens that are words,
+    the one is never chosen, the other not first."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = write_tokenizer(folder, kind)
     of = tokenizer.token_to_id
@@ -114,7 +121,7 @@ def write_whisper(folder: Path, kind: str, *, shard: str = "1GB", **changes: Any
     model.generation_config.update(**settings)
     for key, value in settings.items():
         setattr(model.generation_config, key, value)
-    model.save_pretrained(folder, max_shard_size=shard)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     sound = {"feature_size": config.num_mel_bins, "hop_length": 160, "n_fft": 400}
     (folder / "preprocessor_config.json").write_text(json.dumps({"sampling_rate": 16000, **sound}))
     return model

@@ -183,13 +183,17 @@ def test_what_is_no_text_is_never_chosen(tmp_path: Path) -> None:
 
 
 def test_shards_and_half_precision_are_read(tmp_path: Path) -> None:
-    write_whisper(tmp_path / "one", "english", dtype=torch.bfloat16)
-    write_whisper(tmp_path / "many", "english", shard="100KB", dtype=torch.bfloat16)
+    theirs = write_whisper(tmp_path / "one", "english", dtype=torch.bfloat16)
+    write_whisper(tmp_path / "many", "english", shard="50KB", dtype=torch.bfloat16)
     one, many = (Checkpoint(tmp_path / name) for name in ("one", "many"))
     assert (len(one.files), len(many.files) > 1) == (1, True)
     for ours, other in zip(*(models_of(each, sizes_of(each)) for each in (one, many)), strict=True):
         for name, value in ours.state_dict().items():
             torch.testing.assert_close(other.state_dict()[name], value, atol=0, rtol=0)
+    encoder, _ = models_of(one, sizes_of(one))
+    first = theirs.model.encoder.conv1.weight
+    assert first.dtype == torch.bfloat16
+    torch.testing.assert_close(encoder.conv1.weight, first.float(), atol=0, rtol=0)
 
 
 def test_tiny_en_brought_in_this_way_gives_the_artefacts_that_we_ship(tmp_path: Path) -> None:
