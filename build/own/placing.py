@@ -75,7 +75,9 @@ def save_graph(model: onnx.ModelProto, path: Path) -> None:
     if sum(len(one.raw_data) for one in model.graph.initializer) <= PROTOBUF_MOST:
         onnx.save(model, path)
     else:
-        onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data")
+        beside = path.with_name(f"{path.name}.data")
+        onnx.save(model, path, save_as_external_data=True, location=beside.name)
+        beside.chmod(path.stat().st_mode)  # onnx lets nobody else read it
 
 
 def write_provenance(path: Path, sources: Iterable[Path], facts: Mapping[str, Any]) -> None:

@@ -87,8 +87,8 @@ def write_whisper(
     dtype: torch.dtype = torch.float32,
     **changes: Any,
 ) -> Any:
-    """A checkpoint of one of KINDS, its weights as `dtype`; the model. Of two tokens that are words,
-    the one is never chosen, the other not first."""
+    """A checkpoint of one of KINDS, its weights as `dtype`; the model. One token that is a word is
+    never chosen, and another one not first."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = write_tokenizer(folder, kind)
     of = tokenizer.token_to_id
