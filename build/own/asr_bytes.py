@@ -10,6 +10,7 @@ from typing import Final
 from build.artifact import REPOSITORY
 from build.contract import read_config
 from build.errors import BuildError
+from build.lineage import ROOT
 from build.own.placing import MIB, mebibytes
 from build.whisper.config import TINY_EN, WhisperConfig
 from python_backends.encoder_window.windows import LONG_FRAMES, SHORT_FRAMES, bytes_a_frame
@@ -167,7 +168,7 @@ def measured(sizes: WhisperConfig, encoder: Path, step: Path, slots: int) -> Bud
 
 def _run(script: str, *arguments: object) -> tuple[int, int]:
     asked = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"{arguments[0]} does not run: {done.stderr.strip()[-500:]}")
     graph, work = map(int, done.stdout.split())

@@ -229,7 +229,9 @@ def _language(
 def _listed(checkpoint: Checkpoint, key: str, vocabulary: int) -> set[int]:
     """A list of token ids of the generation settings, of config.json where they lack it."""
     found = checkpoint.generation.get(key, checkpoint.config.get(key)) or []
-    if not all(isinstance(one, int) and one < vocabulary for one in found):
+    if not isinstance(found, list) or not all(
+        isinstance(one, int) and one < vocabulary for one in found
+    ):
         raise CheckpointUnfit(
             f"{checkpoint.folder}: {key} is {found!r}, not ids below {vocabulary}"
         )

@@ -264,6 +264,10 @@ def of_another(folder: Path) -> None:
             lambda folder: change(folder, "generation_config.json", suppress_tokens=[5000]),
             r"suppress_tokens is \[5000\], not ids below",
         ),
+        (
+            lambda folder: change(folder, "generation_config.json", begin_suppress_tokens=220),
+            "begin_suppress_tokens is 220, not ids below",
+        ),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be read"),
     ],
 )
