@@ -46,6 +46,13 @@ def _think(options: argparse.Namespace, into: Path, command: str) -> Iterator[tu
     return build_think(options.source, into, chosen, command)
 
 
+def _asr(options: argparse.Namespace, into: Path, command: str) -> Iterator[tuple[str, str]]:
+    from build.own.asr import AsrOptions, build_asr
+
+    chosen = AsrOptions(options.language, options.precision, options.slots)
+    return build_asr(options.source, into, chosen, command)
+
+
 def _text(path: Path | None) -> str | None:
     if path is None:
         return None
@@ -75,6 +82,14 @@ def _parser() -> argparse.ArgumentParser:
     think.add_argument(
         "--template", type=Path, metavar="FILE", help="another chat template (Jinja)"
     )
+    asr = tasks.add_parser("asr", help="a Whisper as the ASR")
+    asr.set_defaults(steps=_asr)
+    _add_common(asr)
+    asr.add_argument(
+        "--language", metavar="CODE", help="that is heard; English. Of a multilingual model only"
+    )
+    asr.add_argument("--slots", type=_count, default=8, help="windows at once (%(default)s)")
+    asr.add_argument("--precision", choices=("int8", "fp32"), default="int8", help="of the weights")
     return parser
 
 

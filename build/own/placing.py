@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+import onnx
 from google.protobuf import text_format
 
 from build.artifact import REPOSITORY
@@ -20,6 +21,9 @@ SPARE: Final = 1.1
 """A declared byte budget over what was measured: `deploy bytes` calls 0.7 to 1 right."""
 
 MIB: Final = 2**20
+PROTOBUF_MOST: Final = 2**31 - 2**20
+"""Bytes of a graph beyond which its weights are written to a file beside it."""
+
 TOOLS: Final = ("torch", "onnx", "onnxruntime")
 HEADER: Final = "# Made by {command}.\n# Of {source}.\n"
 
@@ -52,10 +56,28 @@ class Place:
         with replacing(self.version / name) as partial:
             partial.write_text(text)
 
+    def take(self, trial: Path) -> None:
+        """The files of the folder `trial`, known to be right, in place of what is here."""
+        new = sorted(trial.iterdir())
+        for file in new:
+            file.replace(self.version / file.name)
+        for old in set(self.version.iterdir()) - {self.version / file.name for file in new}:
+            old.unlink()
+
     def copy(self, source: Path) -> None:
         """An artefact of the same name."""
         with replacing(self.version / source.name) as partial:
             partial.write_bytes(source.read_bytes())
+
+
+def save_graph(model: onnx.ModelProto, path: Path) -> None:
+    """In one file, or with its weights in `path`.data where that is too large for one."""
+    if sum(len(one.raw_data) for one in model.graph.initializer) <= PROTOBUF_MOST:
+        onnx.save(model, path)
+    else:
+        beside = path.with_name(f"{path.name}.data")
+        onnx.save(model, path, save_as_external_data=True, location=beside.name)
+        beside.chmod(path.stat().st_mode)  # onnx lets nobody else read it
 
 
 def write_provenance(path: Path, sources: Iterable[Path], facts: Mapping[str, Any]) -> None:
