@@ -1,28 +1,26 @@
 """A Llama-family checkpoint as the models `think` and `think_step`."""
 
 import json
-import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from build import contract
 from build.errors import CheckpointUnfit, ContractBroken
-from build.fetch import replacing
 from build.llama.config import LlamaConfig
 from build.llama.graph import step_model
 from build.llama.model import Llama
 from build.optional_head import with_optional_head
 from build.own.checkpoint import Checkpoint
 from build.own.llama import ends_of, model_of, sizes_of
-from build.own.placing import Place, engine_bytes, mebibytes, write_provenance
+from build.own.placing import Place, engine_bytes, mebibytes, save_graph, write_provenance
 from build.quantize import int8_weights
 from build.sampler import export_sampler
 from build.step_graph import FusedKernels
@@ -35,9 +33,6 @@ SYSTEM: Final = (
     "words: what you write is read aloud."
 )
 PRECISIONS: Final = ("int8", "fp32")
-PROTOBUF_MOST: Final = 2**31 - 2**20
-"""Bytes of a graph beyond which its weights are written to a file beside it."""
-
 FLOAT_BYTES: Final = 4
 SPECIAL_TOKENS: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
 QUIET: Final = {"enable_thinking": False}
@@ -88,10 +83,8 @@ def build_think(
     model = model_of(checkpoint, sizes)
     yield "exporting", f"{sum(one.numel() for one in model.parameters()) / 1e6:.0f} M parameters"
     think, step = Place(into, "think"), Place(into, "think_step")
-    trial = step.version / "trial"
-    shutil.rmtree(trial, ignore_errors=True)
-    trial.mkdir()
-    try:
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=into) as folder:
+        trial = Path(folder)
         export_step(model, trial / "model.onnx", options)
         (trial / "generation.json").write_text(json.dumps({"end": ends}))
         export_sampler(trial / "sampler.onnx")
@@ -103,10 +96,7 @@ def build_think(
                 f"{WORST[options.precision]} is let pass"
             )
         weights = engine_bytes(trial, options.capacity)
-        for file in sorted(trial.iterdir()):
-            file.replace(step.version / file.name)
-    finally:
-        shutil.rmtree(trial, ignore_errors=True)
+        step.take(trial)
     think.copy(checkpoint.tokenizer)
     think.write("chat.json", json.dumps(asdict(chat), indent=1))
     shared = _shared(sizes, options, weights)
@@ -133,13 +123,7 @@ def export_step(model: Llama, target: Path, options: ThinkOptions) -> None:
     step = step_model(model, FusedKernels, "S", positions=options.capacity)
     if options.precision == "int8":
         step = int8_weights(step)
-    step = with_optional_head(step)
-    aside = sum(len(one.raw_data) for one in step.graph.initializer) > PROTOBUF_MOST
-    with replacing(target) as partial:
-        if aside:
-            onnx.save(step, partial, save_as_external_data=True, location=f"{target.name}.data")
-        else:
-            onnx.save(step, partial)
+    save_graph(with_optional_head(step), target)
 
 
 def difference(

@@ -83,8 +83,15 @@ def write_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def write_llm(folder: Path, family: str, *, shard: str = "1GB", **changes: Any) -> Any:
-    """A checkpoint of one of FAMILIES; the model, in float32."""
+def write_llm(
+    folder: Path,
+    family: str,
+    *,
+    shard: str = "1GB",
+    dtype: torch.dtype = torch.float32,
+    **changes: Any,
+) -> Any:
+    """A checkpoint of one of FAMILIES; the model itself."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = write_tokenizer(folder)
     config_class, model_class, own = FAMILIES[family]
@@ -101,5 +108,5 @@ def write_llm(folder: Path, family: str, *, shard: str = "1GB", **changes: Any) 
         for name, value in model.named_parameters():
             if name.endswith("bias") or "norm" in name:  # transformers begins with 0 and 1
                 value.add_(0.3 * torch.randn_like(value))
-    model.save_pretrained(folder, max_shard_size=shard)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     return model

@@ -80,6 +80,7 @@ def test_shards_and_half_precision_are_read(tmp_path: Path) -> None:
     write_llm(tmp_path / "many", "llama", shard="40KB", dtype=torch.bfloat16)
     one, many = (Checkpoint(tmp_path / name) for name in ("one", "many"))
     assert (len(one.files), len(many.files) > 1) == (1, True)
+    assert one.config["dtype"] == "bfloat16"
     states = [model_of(each, sizes_of(each, CAPACITY)).state_dict() for each in (one, many)]
     assert states[0].keys() == states[1].keys()
     for name, value in states[0].items():
