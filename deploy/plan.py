@@ -132,6 +132,9 @@ class Plan(Strict):
     servers: dict[Name, ServerPlan]
     models: list[str] = ["turn", "transcribe", "speak", "vad", "listen", "live"]
     repositories: list[str] = [str(path) for path in REPOSITORIES]
+    own: list[str] = []
+    """Repositories whose models replace those of the same name."""
+
     backends: list[str] = []
     config_name: str | None = None
     devices: dict[Name, DevicePlan] = {}
@@ -173,10 +176,11 @@ class Plan(Strict):
     def models_by_name(self) -> dict[str, Model]:
         """Of its repositories, with the parameters of their own configs. RepositoryError when they
         cannot be read."""
-        return read_models(self.folders(self.repositories), {}, self.config_name)
+        repositories, own = self.folders(self.repositories), self.folders(self.own)
+        return read_models(repositories, {}, self.config_name, own)
 
     def folders(self, given: Sequence[str]) -> list[Path]:
-        """`repositories` or `backends`: relative ones are beside the plan."""
+        """`repositories`, `own` or `backends`: relative ones are beside the plan."""
         return [(self._path.parent / folder).resolve() for folder in given]
 
     def tls_files(self) -> Tls | None:

@@ -91,9 +91,22 @@ class Model:
 
 
 def read_models(
-    repositories: Sequence[Path], overrides: Overrides, config_name: str | None = None
+    repositories: Sequence[Path],
+    overrides: Overrides,
+    config_name: str | None = None,
+    own: Sequence[Path] = (),
 ) -> dict[str, Model]:
-    """Every model of the repositories by name, with overridden parameters."""
+    """Every model of the repositories by name, with overridden parameters. Those of `own`, a user's
+    repositories, replace others of the same name."""
+    models = _read_all(repositories, config_name)
+    for repository in own:
+        models |= _read_all([repository], config_name)
+    if config_name and not any(one.config_file.parent != one.folder for one in models.values()):
+        raise RepositoryError(f"no model has a configs/{config_name}.pbtxt")
+    return with_overrides(models, overrides)
+
+
+def _read_all(repositories: Sequence[Path], config_name: str | None) -> dict[str, Model]:
     models: dict[str, Model] = {}
     for repository in repositories:
         for config_file in sorted(repository.glob(f"*/{CONFIG}")):
@@ -106,9 +119,7 @@ def read_models(
             models[model.name] = model
     if not models:
         raise RepositoryError(f"no model in {', '.join(map(str, repositories))}")
-    if config_name and not any(one.config_file.parent != one.folder for one in models.values()):
-        raise RepositoryError(f"no model has a configs/{config_name}.pbtxt")
-    return with_overrides(models, overrides)
+    return models
 
 
 def with_overrides(models: Mapping[str, Model], overrides: Overrides) -> dict[str, Model]:

@@ -85,6 +85,7 @@ class Blueprint:
         device = plan.devices.get(replica.device or "")
         return Settings(
             repositories=plan.folders(plan.repositories),
+            own=plan.folders(plan.own),
             models=replica.view.loads,
             overrides=plan.overrides(),
             config_name=plan.config_name,

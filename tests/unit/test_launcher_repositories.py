@@ -95,6 +95,21 @@ def test_a_name_in_two_repositories_is_refused(repository: Path, tmp_path: Path)
         read_models([repository, tmp_path / "more"], {})
 
 
+def test_a_users_own_models_replace_others_of_the_same_name(
+    repository: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    model(own, "loop", {"step_model": "mine", "engine": "bls"})
+    model(own, "mine", {"depth": "2"})
+    models = read_models([repository], {"mine": {"depth": "3"}}, own=[own])
+    assert (models["loop"].folder, models["mine"].parameters) == (own / "loop", {"depth": "3"})
+    assert set(to_load(models, ["door"])) == {"door", "chain", "loop", "mine", "window", "encoder"}
+    views = mirror(models.values(), tmp_path / "view", {"mine"})
+    assert read_models(views, {})["loop"].calls == {"mine"}
+    with pytest.raises(RepositoryError, match=r"no model in .*nothing"):
+        read_models([repository], {}, own=[tmp_path / "nothing"])
+
+
 def test_a_broken_config_is_named(repository: Path) -> None:
     (repository / "loop" / "config.pbtxt").write_text("name: loop {")
     with pytest.raises(RepositoryError, match=r"loop/config\.pbtxt"):
