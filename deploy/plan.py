@@ -6,6 +6,7 @@
     models: [turn, transcribe]         # what they may call; default: turn, transcribe, speak, vad
     repositories: [my_models]          # default: this project's; relative to this file
     backends: [my_backends]            # more folders of Python-based backends
+    config_name: served                # take configs/served.pbtxt of a model where there is one
     servers:
       listen: {stages: [encode, asr_decode], device: gpu0}
       think: {stages: [think], device: gpu1, replicas: 2, host: 10.0.0.2,
@@ -135,6 +136,7 @@ class Plan(Strict):
     """Repositories whose models replace those of the same name."""
 
     backends: list[str] = []
+    config_name: str | None = None
     devices: dict[Name, DevicePlan] = {}
     stages: dict[str, StagePlan] = {}
     remote: dict[str, Text] = {}
@@ -172,8 +174,10 @@ class Plan(Strict):
         return self._path
 
     def models_by_name(self) -> dict[str, Model]:
-        """Of its repositories, with the parameters of their own configs."""
-        return read_models(self.folders(self.repositories), {}, own=self.folders(self.own))
+        """Of its repositories, with the parameters of their own configs. RepositoryError when they
+        cannot be read."""
+        repositories, own = self.folders(self.repositories), self.folders(self.own)
+        return read_models(repositories, {}, self.config_name, own)
 
     def folders(self, given: Sequence[str]) -> list[Path]:
         """`repositories`, `own` or `backends`: relative ones are beside the plan."""

@@ -88,6 +88,7 @@ class Blueprint:
             own=plan.folders(plan.own),
             models=replica.view.loads,
             overrides=plan.overrides(),
+            config_name=plan.config_name,
             ports=self._planned_ports(replica),
             proxies=replica.view.proxies,
             proxy_parameters=plan.remote,

@@ -4,20 +4,17 @@ import json
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from python_backends.ar_loop.answer import Answer
 from python_backends.ar_loop.chat import Chat, ChatPrompt
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
 from python_backends.bridge import ModelConfig, Request
-from python_backends.bridge.events import now_ns
 from python_backends.bridge.options import MAX_SESSION_CHARS, Biases, Options
-from python_backends.bridge.tensors import text
 from python_backends.errors import InvalidInput
 from python_backends.ordering.prompt import Utterance, parse_history, prompt_tokens, system_text
-from python_backends.pieces import LAST_PIECE, NO_SOUND
 from python_backends.slot_engine.command import Sampling, Tokens
 
 
@@ -113,41 +110,6 @@ class Converse:
 
     def _limit(self, request: Request) -> int:
         return min(request.options.max_tokens, self._settings.max_new_tokens)
-
-
-class Answer:
-    """The responses of one `think` request."""
-
-    def __init__(self, request: Request, heard: str) -> None:
-        self.request = request
-        self._heard = heard
-        self._pieces = 0
-        self._since = request.arrived_ns
-
-    def started(self) -> None:
-        """The first token is there: what came before it was queueing and prefill."""
-        self._since = now_ns()
-
-    def emit(self, piece: str, *, last: bool, status: str = "") -> None:
-        """Send one piece. HEARD goes with the first, STATUS with the last."""
-        flags = (LAST_PIECE if last else 0) | (0 if piece else NO_SOUND)
-        self.request.send(
-            {
-                "PIECE": np.array([[self._pieces, 0, flags]], np.int32),
-                "TEXT": text(piece),
-                "HEARD": text(self._heard if self._pieces == 0 else ""),
-                "STATUS": text(status),
-                "EVENTS": self._events(),
-            }
-        )
-        self._pieces += 1
-
-    def _events(self) -> NDArray[np.object_]:
-        now, request = now_ns(), self.request
-        first = request.span("first_token", request.arrived_ns, self._since, piece=self._pieces)
-        own = request.span("compute", self._since, now, piece=self._pieces)
-        self._since = now
-        return request.with_events(*([first, own] if self._pieces == 0 else [own]))
 
 
 class Reply(Sequence):
