@@ -99,6 +99,7 @@ class Calls:
         self._peer = Peer(self._address)
         self._vad = Vad(self._settings.vad_model, wake)
         self._leaving: Leaving[Call] = Leaving(wake)
+        self._transcripts = asyncio.Semaphore(self._settings.max_transcripts)
         self._line = Line(
             self._clock, self._vad.put, self._transcriber, self._peer, self._begin, self._end
         )
@@ -265,6 +266,10 @@ class Calls:
     async def _transcribe(self, parameters: dict[str, Any], turn: str, sound: Floats) -> str:
         if not sound.size:
             return ""
+        async with self._transcripts:
+            return await self._transcribe_now(parameters, turn, sound)
+
+    async def _transcribe_now(self, parameters: dict[str, Any], turn: str, sound: Floats) -> str:
         name = unique(turn)
         found: list[Outputs] = []
         try:

@@ -42,6 +42,9 @@ class ListenSettings:
     no_progress_ms: int
     """A stage that answers nothing of a transcript for so long has failed it."""
 
+    max_transcripts: int = 16
+    """Transcripts at once; further ones wait. Each takes some MB of features on their way."""
+
     hold_ms: int = 5000
     """So long a transcript is held for a stage that is being started again, or has no room."""
 
@@ -63,5 +66,8 @@ class ListenSettings:
 
     def __post_init__(self) -> None:
         _ = self.endpoint
-        if min(self.max_calls, self.idle_s, self.gap_ms, self.partial_ms) < 1:
-            raise ValueError("max_calls, idle_s, gap_ms and partial_ms must be at least 1")
+        counts = (self.max_calls, self.idle_s, self.gap_ms, self.partial_ms, self.max_transcripts)
+        if min(counts) < 1:
+            raise ValueError(
+                "max_calls, idle_s, gap_ms, partial_ms and max_transcripts must be at least 1"
+            )

@@ -1,6 +1,7 @@
 """A listening stage: turns of speech and their words, and whose call is whose."""
 
 import json
+import time
 from itertools import repeat
 from random import Random
 from typing import Any
@@ -274,6 +275,23 @@ def test_what_cannot_be_transcribed_is_told_and_the_call_goes_on() -> None:
         world.words = lambda sound: "Two burgers."
         caller.say(np.concatenate([speech(1.0), silence(1.5)]), end=True)
         assert kinds(caller.ended())[-4:] == ONE_TURN
+
+
+def test_only_so_many_turns_are_transcribed_at_once_and_the_others_wait() -> None:
+    """Sixty-four callers who end together took 600 MB on their way."""
+    with listening(max_calls=8, max_transcripts=2) as world:
+        world.hold.clear()
+        callers = [world.caller(number + 1) for number in range(6)]
+        for caller in callers:
+            caller.say(ORDER, start=True, end=True)
+        for caller in callers:
+            caller.until("speech_ended")
+        assert wait_for(lambda: len(world.fake.requests) == 2)
+        time.sleep(0.1)
+        assert len(world.fake.requests) == 2
+        world.hold.set()
+        assert [kinds(caller.ended()) for caller in callers] == [ONE_TURN] * 6
+    assert len(world.heard) == 6
 
 
 def test_when_voice_activity_fails_the_call_is_over() -> None:
