@@ -4,6 +4,7 @@
   x FetchFailed     a pinned package could not be had, or is not what was pinned
   x WeightsInvalid  a weights file does not hold what its reader expects
   x ContractBroken  an exported graph does not match its config.pbtxt, or the servers cannot run it
+  x EngineRefused   a TensorRT engine cannot be built as meant, or is not what is needed now
 """
 
 
@@ -21,3 +22,7 @@ class WeightsInvalid(BuildError):
 
 class ContractBroken(BuildError):
     """An exported graph differs from what its config.pbtxt, or the native servers, require."""
+
+
+class EngineRefused(BuildError):
+    """A TensorRT engine would not compute what its graph says, or is stale, damaged or missing."""

@@ -1,0 +1,64 @@
+"""`python -m build.tensorrt.prove graph.onnx ...`: what TensorRT-RTX makes of graphs, as JSON.
+
+Runs in an environment of `build.tensorrt.offline`. With --build MODEL FILE the graph is built, as
+its recipe says, for the compute capability --for (8.9).
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from build.tensorrt import half, offline
+from build.tensorrt.adapter import Toolkit, build, parse
+from build.tensorrt.arrival import complaints
+from build.tensorrt.recipes import HALF, RECIPES, open_inputs
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print one JSON object: a report by the path of each graph."""
+    parser = argparse.ArgumentParser("python -m build.tensorrt.prove", description=__doc__)
+    parser.add_argument("graphs", nargs="*", type=Path)
+    parser.add_argument("--build", nargs=2, action="append", default=[], metavar=("MODEL", "FILE"))
+    parser.add_argument("--for", dest="capability", default="8.9")
+    options = parser.parse_args(arguments)
+    kit = Toolkit.of(offline.load())
+    found = {str(path): parsing(kit, onnx.load(path)) for path in options.graphs}
+    for model, file in options.build:
+        found[file] = building(kit, model, Path(file), options.capability)
+    print(json.dumps(found))
+
+
+def parsing(kit: Toolkit, model: onnx.ModelProto) -> dict[str, Any]:
+    """How a graph arrives."""
+    arrived = parse(kit, model).arrived
+    return {
+        "complaints": complaints(model, arrived),
+        "operators": Counter(node.op_type for node in model.graph.node),
+        "layers": {name: arrived.layers.count(name) for name in sorted(set(arrived.layers))},
+        "masks": [one.mask and [one.mask.kind, *one.mask.shape] for one in arrived.attentions],
+    }
+
+
+def building(kit: Toolkit, model: str, file: Path, capability: str) -> dict[str, Any]:
+    """The engine of a recipe from the graph `file`: how it arrived, how large it is."""
+    recipe = RECIPES[model]
+    graph = half.in_half(file) if recipe.precision == HALF else onnx.load(file)
+    parsed = parse(kit, graph)
+    began = time.monotonic()
+    engine = build(kit, parsed, recipe.profiles(open_inputs(file)), capability=capability)
+    return {
+        "complaints": complaints(graph, parsed.arrived),
+        "precision": recipe.precision,
+        "bytes": len(engine),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+if __name__ == "__main__":
+    main()
