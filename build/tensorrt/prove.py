@@ -1,7 +1,7 @@
 """`python -m build.tensorrt.prove graph.onnx ...`: what TensorRT-RTX makes of graphs, as JSON.
 
-Runs in an environment of `build.tensorrt.offline`. With --build MODEL FILE the graph is built, as
-its recipe says, for the compute capability --for (8.9).
+Runs in an environment of `build.tensorrt.offline`. With --build MODEL the engine of a model is
+built, as its recipe says, for the compute capability --for (8.9).
 """
 
 import argparse
@@ -14,23 +14,24 @@ from typing import Any
 
 import onnx
 
-from build.tensorrt import half, offline
+from build.tensorrt import offline
 from build.tensorrt.adapter import Toolkit, build, parse
 from build.tensorrt.arrival import complaints
-from build.tensorrt.recipes import HALF, RECIPES, open_inputs
+from build.tensorrt.command import graph_of
+from build.tensorrt.recipes import RECIPES, Recipe, open_inputs
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print one JSON object: a report by the path of each graph."""
+    """Print one JSON object: a report by the path of each graph, or the name of each model."""
     parser = argparse.ArgumentParser("python -m build.tensorrt.prove", description=__doc__)
     parser.add_argument("graphs", nargs="*", type=Path)
-    parser.add_argument("--build", nargs=2, action="append", default=[], metavar=("MODEL", "FILE"))
+    parser.add_argument("--build", nargs="*", default=[], metavar="MODEL")
     parser.add_argument("--for", dest="capability", default="8.9")
     options = parser.parse_args(arguments)
     kit = Toolkit.of(offline.load())
     found = {str(path): parsing(kit, onnx.load(path)) for path in options.graphs}
-    for model, file in options.build:
-        found[file] = building(kit, model, Path(file), options.capability)
+    for model in options.build:
+        found[model] = building(kit, RECIPES[model], options.capability)
     print(json.dumps(found))
 
 
@@ -45,16 +46,17 @@ def parsing(kit: Toolkit, model: onnx.ModelProto) -> dict[str, Any]:
     }
 
 
-def building(kit: Toolkit, model: str, file: Path, capability: str) -> dict[str, Any]:
-    """The engine of a recipe from the graph `file`: how it arrived, how large it is."""
-    recipe = RECIPES[model]
-    graph = half.in_half(file) if recipe.precision == HALF else onnx.load(file)
+def building(kit: Toolkit, recipe: Recipe, capability: str) -> dict[str, Any]:
+    """The engine of a recipe: how its graph arrived, how large it is."""
+    profiles = recipe.profiles(open_inputs(recipe.graph_path))
+    graph, full = graph_of(recipe, profiles)
     parsed = parse(kit, graph)
     began = time.monotonic()
-    engine = build(kit, parsed, recipe.profiles(open_inputs(file)), capability=capability)
+    engine = build(kit, parsed, profiles, capability=capability)
     return {
         "complaints": complaints(graph, parsed.arrived),
         "precision": recipe.precision,
+        "nodes_in_fp32": full,
         "bytes": len(engine),
         "seconds": round(time.monotonic() - began, 1),
     }
