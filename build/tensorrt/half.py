@@ -74,7 +74,8 @@ def settled(graph: Path, feeds: Feeds) -> tuple[onnx.ModelProto, list[str]]:
     Raises EngineRefused where the outputs are wrong even so.
     """
     precise = onnx.load(graph)
-    outputs = {value.name for value in precise.graph.output}
+    # Pools are judged as what is computed on the way: nobody reads them but later steps.
+    outputs = {value.name for value in precise.graph.output if not POOL.fullmatch(value.name)}
     truth = evaluate(precise, feeds)
     full: set[str] = set()
     wrong = [f"not judged within {ROUNDS} rounds"]
