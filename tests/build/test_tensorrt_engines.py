@@ -97,6 +97,7 @@ def test_a_graph_that_lost_an_input_is_refused(kit: adapter.Toolkit) -> None:
 def test_what_is_no_engine_is_refused_with_what_tensorrt_said(
     kit: adapter.Toolkit, garbage: bytes
 ) -> None:
+    """Public case J2."""
     with pytest.raises(EngineRefused, match=r"10\.8\.0\.43 read: .*magic tag"):
         adapter.activation_bytes(kit, garbage)
 
@@ -120,6 +121,7 @@ def test_an_engine_as_it_was_built_is_used(engine: Path) -> None:
 def test_a_stale_engine_is_refused_with_the_command_that_mends_it(
     engine: Path, needed: Key, said: str
 ) -> None:
+    """Public case J2."""
     found = record.fault(engine, needed)
     assert found is not None
     assert said in found
@@ -128,6 +130,7 @@ def test_a_stale_engine_is_refused_with_the_command_that_mends_it(
 
 @pytest.mark.parametrize("garbage", [b"", b"version https://git-lfs", ENGINE[:-1] + b"!"])
 def test_an_engine_that_is_not_what_was_built_is_refused(engine: Path, garbage: bytes) -> None:
+    """Public case J2."""
     engine.write_bytes(garbage)
     assert "not the file that was built" in str(record.fault(engine, KEY))
 
