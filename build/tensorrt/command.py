@@ -4,6 +4,7 @@ It never runs inside a server: an engine takes seconds to minutes to build and t
 """
 
 import importlib
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -49,8 +50,10 @@ def run(models: Sequence[str], *, repository: Path | None, check: bool, force: b
 
 
 def device_capability() -> str:
-    """Compute capability of GPU 0, as "8.9". Raises EngineRefused where there is none."""
-    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader", "--id=0"]
+    """Compute capability of the first visible GPU, as "8.9". Raises EngineRefused without one."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    query = ["--query-gpu=compute_cap", "--format=csv,noheader", f"--id={first}"]
+    command = ["nvidia-smi", *query]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError) as fault:
@@ -117,8 +120,8 @@ class Engine:
     def _told(self) -> str:
         needed = (record.read(self.path) or {}).get("declares", {})
         lines = [f"{self.path}", budget.as_parameters(needed)]
-        config = REPOSITORY / self.recipe.model / "configs" / "tensorrt.pbtxt"
-        if config.exists():
+        if self.recipe.served:
+            config = self.recipe.served_config
             given = {k: v.string_value for k, v in read_config(config).parameters.items()}
             lines += [f"{config}: {short}" for short in budget.short_of(given, needed)]
         return "\n".join(lines)

@@ -53,12 +53,10 @@ def in_half(graph: Path, full: Iterable[str] = ()) -> onnx.ModelProto:
 def _without_round_trips(graph: onnx.GraphProto) -> None:
     """Nodes in fp32 that follow each other pass fp32 on; the converter casts to fp16 between."""
     halved = {
-        node.output[0]: node.input[0]
-        for node in graph.node
-        if node.op_type == "Cast" and node.attribute[0].i == TensorProto.FLOAT16
+        node.output[0]: node.input[0] for node in graph.node if _casts_to(node, TensorProto.FLOAT16)
     }
     for node in graph.node:
-        if node.op_type == "Cast" and node.attribute[0].i == TensorProto.FLOAT:
+        if _casts_to(node, TensorProto.FLOAT):
             node.input[0] = halved.get(node.input[0], node.input[0])
     used = {name for node in graph.node for name in node.input}
     used |= {value.name for value in graph.output}
@@ -66,6 +64,12 @@ def _without_round_trips(graph: onnx.GraphProto) -> None:
     if len(kept) < len(graph.node):
         del graph.node[:]
         graph.node.extend(kept)
+
+
+def _casts_to(node: onnx.NodeProto, kind: int) -> bool:
+    return node.op_type == "Cast" and any(
+        one.name == "to" and one.i == kind for one in node.attribute
+    )
 
 
 def settled(graph: Path, feeds: Feeds) -> tuple[onnx.ModelProto, list[str]]:
@@ -182,7 +186,7 @@ def _rounded(node: onnx.NodeProto, kinds: Mapping[str, int]) -> list[onnx.NodePr
     for attribute in wide.attribute:
         if attribute.type == onnx.AttributeProto.TENSOR:
             _widen(attribute.t)
-        if wide.op_type == "Cast" and attribute.i == TensorProto.FLOAT16:
+        if _casts_to(node, TensorProto.FLOAT16) and attribute.name == "to":
             attribute.i = TensorProto.FLOAT
     made = [wide]
     for place, name in enumerate(node.output):

@@ -41,6 +41,11 @@ class Recipe:
         """The ONNX graph it is made of."""
         return REPOSITORY / self.model / "1" / self.graph
 
+    @property
+    def served_config(self) -> Path:
+        """By which Triton serves the engine."""
+        return REPOSITORY / self.model / "configs" / "tensorrt.pbtxt"
+
     def profiles(self, inputs: Mapping[str, OpenShape]) -> list[Profile]:
         """The optimization profiles; Triton's backend takes the first, a step engine has two:
         decode steps of all slots, and chunks of one row's prompt."""
@@ -48,7 +53,7 @@ class Recipe:
             return _step_profiles(self.model, inputs)
         lengths = _lengths()[self.model] | {"B": profiles.batch_range(_config(self.model))}
         found = profiles.profile(inputs, lengths)
-        profiles.check(_config(self.model), found)
+        profiles.check(read_config(self.served_config), found)
         return [found]
 
 

@@ -193,6 +193,21 @@ def test_a_view_that_is_prepared_again_keeps_its_engines(tmp_path: Path) -> None
     assert not engine.is_symlink()
 
 
+def test_the_gpu_that_is_asked_is_the_first_that_is_visible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def answer(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.extend(command)
+        return subprocess.CompletedProcess(command, 0, "8.9\n", "")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert command.device_capability() == "8.9"
+    assert asked[-1] == "--id=2"
+
+
 def test_without_tensorrt_or_a_gpu_the_reason_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

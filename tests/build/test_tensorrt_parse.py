@@ -71,9 +71,17 @@ def parsed(llm: Path) -> dict[str, Report]:
 
 
 @pytest.fixture(scope="module")
-def built() -> dict[str, Report]:
+def timing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a timing cache that is damaged before the first engine is built."""
+    path = tmp_path_factory.mktemp("timing") / "timing.cache"
+    path.write_bytes(b"rubbish" * 10)
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(timing: Path) -> dict[str, Report]:
     """Engines for compute capability 8.9, by their models."""
-    return prove("--build", *(recipe.model for recipe in BUILT))
+    return prove("--timing", str(timing), "--build", *(recipe.model for recipe in BUILT))
 
 
 @pytest.mark.parametrize("name", [*GRAPHS, "think_step/portable.onnx"])
@@ -128,6 +136,28 @@ def test_the_angles_of_the_flow_decoder_and_they_alone_stay_in_fp32(
     full = {model: report["nodes_in_fp32"] for model, report in built.items()}
     assert {"/Sin", "/Cos"} <= set(full.pop("acoustic_step"))
     assert not any(full.values())
+
+
+def test_a_damaged_timing_cache_is_replaced(built: Mapping[str, Report], timing: Path) -> None:
+    assert built
+    assert not timing.read_bytes().startswith(b"rubbish")
+    assert timing.stat().st_size > 0
+
+
+def test_what_is_no_engine_is_refused_by_tensorrt_itself(tmp_path: Path) -> None:
+    """Public case J2."""
+    garbage = {
+        "empty": b"",
+        "pointer": b"version https://git-lfs.github.com/spec/v1",
+        "zeros": bytes(200),
+    }
+    paths = {name: tmp_path / f"{name}.plan" for name in garbage}
+    for name, path in paths.items():
+        path.write_bytes(garbage[name])
+    found = prove("--read", *map(str, paths.values()))
+    for path in paths.values():
+        assert "no engine that this GPU and TensorRT 1.7.1.116 read" in found[str(path)]["refused"]
+    assert "magicTag" in found[str(paths["zeros"])]["refused"]
 
 
 def weights(model: onnx.ModelProto) -> int:
