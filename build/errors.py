@@ -3,6 +3,7 @@
 * BuildError
   x FetchFailed     a pinned package could not be had, or is not what was pinned
   x WeightsInvalid  a weights file does not hold what its reader expects
+  x CheckpointUnfit a checkpoint that was brought lacks something, or is of a kind we do not know
   x ContractBroken  an exported graph does not match its config.pbtxt, or the servers cannot run it
   x EngineRefused   a TensorRT engine cannot be built as meant, or is not what is needed now
 """
@@ -18,6 +19,10 @@ class FetchFailed(BuildError):
 
 class WeightsInvalid(BuildError):
     """A weights file is damaged or of another layout than the reader knows."""
+
+
+class CheckpointUnfit(BuildError):
+    """A user's checkpoint cannot be read or is not supported; the message says what is."""
 
 
 class ContractBroken(BuildError):

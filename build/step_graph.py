@@ -41,6 +41,15 @@ class Rotary:
     sine: Floats
 
 
+@dataclass(frozen=True)
+class HeadNorms:
+    """Weights [D] of an RMSNorm that each head of queries and keys passes before it is turned."""
+
+    query: str
+    key: str
+    epsilon: float
+
+
 class StepGraph(ABC):
     """A step graph under construction: the graph, where each row stands, and its kernels."""
 
@@ -62,7 +71,7 @@ class StepGraph(ABC):
         return graph.op("Add", graph.op("Unsqueeze", "start", graph.ints(1)), offsets)
 
     @abstractmethod
-    def attend(self, layer: int, packed: str) -> str:
+    def attend(self, layer: int, packed: str, norms: HeadNorms | None = None) -> str:
         """Packed q, k, v [B, T, (H + 2 KV) D], appended to the layer's pools, to [B, T, H D]."""
 
     @abstractmethod
@@ -95,6 +104,10 @@ class StepGraph(ABC):
         self.graph.output(logits, FLOAT, ["B", vocabulary])
         return self.graph.model(opset=OPSET)
 
+    def _rms(self, x: str, weight: str, epsilon: float) -> str:
+        """RMSNorm over the last dimension."""
+        return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=epsilon)
+
     def _declare_pools(self, layer: int) -> None:
         sizes = self.sizes
         shape: Shape = ["B", sizes.kv_heads, sizes.capacity, sizes.head_width]
@@ -118,10 +131,11 @@ class FusedKernels(StepGraph):
         longest = graph.op("ReduceMax", self.end, keepdims=0)
         return graph.op("Cast", before, to=INT32), graph.op("Cast", longest, to=INT32)
 
-    def attend(self, layer: int, packed: str) -> str:
+    def attend(self, layer: int, packed: str, norms: HeadNorms | None = None) -> str:
         """GroupQueryAttention on packed q, k, v; it rotates and appends by itself."""
         self._declare_pools(layer)
-        inputs = [packed, "", "", f"k{layer}", f"v{layer}", *self._lengths]
+        own = [packed, "", ""] if norms is None else self._normed(packed, norms)
+        inputs = [*own, f"k{layer}", f"v{layer}", *self._lengths]
         if self.rotary is not None:
             inputs.append(self.graph.weight("cosine", self.rotary.cosine))
             inputs.append(self.graph.weight("sine", self.rotary.sine))
@@ -136,10 +150,28 @@ class FusedKernels(StepGraph):
             scale=self._scale,
         )[0]
 
+    def _normed(self, packed: str, norms: HeadNorms) -> list[str]:
+        """q, k, v [B, T, heads * D] apart, the first two normed head by head."""
+        graph, sizes = self.graph, self.sizes
+        widths = [heads * sizes.head_width for heads in (sizes.heads, sizes.kv_heads)]
+        split = graph.ints(*widths, widths[-1])
+        query, key, value = graph.ops("Split", packed, split, out=3, axis=-1)
+        return [
+            self._norm_heads(query, sizes.heads, norms.query, norms.epsilon),
+            self._norm_heads(key, sizes.kv_heads, norms.key, norms.epsilon),
+            value,
+        ]
+
+    def _norm_heads(self, x: str, heads: int, weight: str, epsilon: float) -> str:
+        graph, width = self.graph, self.sizes.head_width
+        apart = graph.op("Reshape", x, graph.ints(0, 0, heads, width))
+        normed = self._rms(apart, weight, epsilon)
+        return graph.op("Reshape", normed, graph.ints(0, 0, heads * width))
+
     def add_norm(self, x: str, residual: str, weight: str, epsilon: float) -> tuple[str, str]:
         """One fused operator once there is a residual."""
         if not residual:
-            return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=epsilon), x
+            return self._rms(x, weight, epsilon), x
         name = "SkipSimplifiedLayerNormalization"
         out = [f"{weight}/normed", "", "", f"{weight}/sum"]
         made = self.graph.ops(name, x, residual, weight, out=out, domain=MICROSOFT, epsilon=epsilon)
@@ -159,7 +191,7 @@ class PortableKernels(StepGraph):
         own = graph.op("Unsqueeze", self.positions, graph.ints(-1))
         return graph.op("Unsqueeze", graph.op("LessOrEqual", pool, own), graph.ints(1))
 
-    def attend(self, layer: int, packed: str) -> str:
+    def attend(self, layer: int, packed: str, norms: HeadNorms | None = None) -> str:
         """Split heads, rotate, scatter into the pools, then masked attention over whole pools."""
         self._declare_pools(layer)
         graph, heads, kv = self.graph, self.sizes.heads, self.sizes.kv_heads
@@ -167,6 +199,9 @@ class PortableKernels(StepGraph):
         query, key, value = graph.ops(
             "Split", self.split_heads(packed, heads + 2 * kv), split, out=3, axis=1
         )
+        if norms is not None:
+            query = self._rms(query, norms.query, norms.epsilon)
+            key = self._rms(key, norms.key, norms.epsilon)
         query, key = self._rotate(query), self._rotate(key)
         graph.op("TensorScatter", f"k{layer}", key, "start", out=f"ko{layer}", axis=2)
         graph.op("TensorScatter", f"v{layer}", value, "start", out=f"vo{layer}", axis=2)
@@ -176,7 +211,7 @@ class PortableKernels(StepGraph):
     def add_norm(self, x: str, residual: str, weight: str, epsilon: float) -> tuple[str, str]:
         """A standard addition and RMSNormalization."""
         total = self.graph.op("Add", x, residual) if residual else x
-        return self.graph.op("RMSNormalization", total, weight, axis=-1, epsilon=epsilon), total
+        return self._rms(total, weight, epsilon), total
 
     def _rotate(self, x: str) -> str:
         if self.rotary is None:

@@ -49,6 +49,14 @@ def parser() -> argparse.ArgumentParser:
     live.add_argument("--out", type=Path, help="where what was heard goes (wav)")
     live.add_argument("--json", type=Path, help="where all events go")
     run.add_argument("file", type=Path, nargs="?", default=commands.DEFAULT_SAMPLE)
+    run.add_argument(
+        "--own",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="REPOSITORY",
+        help="its models replace ours: see README, Bring your own models",
+    )
     run.add_argument("--out", type=Path, default=Path("out/reply.wav"), help="the reply's sound")
     run.add_argument("--json", type=Path, default=Path("out/run.json"), help="all figures")
     turn.add_argument("file", type=Path, help="wav, flac or ogg")

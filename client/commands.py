@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> None:
     """Start a server, speak one turn, hear the reply again; StageFailed unless all of it held."""
     sound = audio.read(arguments.file)
     with (
-        _embedded_server() as address,
+        _embedded_server(arguments.own) as address,
         TurnClient(address, timeout_s=arguments.timeout_s) as client,
     ):
         record = _spoken(client, sound, [], arguments)
@@ -94,13 +94,17 @@ def run(arguments: Namespace) -> None:
 
 
 @contextmanager
-def _embedded_server() -> Iterator[str]:
-    """The address of a server of our own, for the time of the block."""
+def _embedded_server(own: Sequence[Path]) -> Iterator[str]:
+    """The address of a server of our own, for the time of the block; models of the repositories
+    `own` stand in for ours."""
     from deploy.launcher import Server
+    from deploy.settings import Settings
 
     with ExitStack() as stack:
         with progress.status("starting the server") as status:
-            server = Server(progress=lambda line: status.update(f"starting: {escape(line)}"))
+            server = Server(
+                Settings(own=own), lambda line: status.update(f"starting: {escape(line)}")
+            )
             stack.enter_context(server)
         try:
             yield server.grpc_address

@@ -156,6 +156,14 @@ NO_ADDRESS = {"ports": None, "host": LOCALHOST, "tls_cert": None, "tls_key": Non
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
     """What is served."""
+    parser.add_argument(
+        "--own",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="REPOSITORY",
+        help="its models replace ours of the same name: `python -m build think --from DIR`",
+    )
     parser.add_argument("--model", action="append", help="only this one and what it calls")
     parser.add_argument(
         "--set", action="append", default=[], metavar="MODEL.PARAMETER=VALUE", type=_assignment
@@ -186,6 +194,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     for model, parameter, value in options.set:
         overrides.setdefault(model, {})[parameter] = value
     return Settings(
+        own=options.own,
         models=options.model,
         overrides=overrides,
         ports=Ports(*options.ports) if options.ports else None,

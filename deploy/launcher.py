@@ -213,7 +213,7 @@ class Server:
         self.ports.require_free(self.settings.host)
         overrides = self.settings.overrides or {}
         known = repositories.read_models(
-            self.settings.repositories, overrides, self.settings.config_name
+            self.settings.repositories, overrides, self.settings.config_name, self.settings.own
         )
         self._known = repositories.with_proxies(
             known, self.settings.proxies, self.settings.proxy_parameters

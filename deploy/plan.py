@@ -6,6 +6,7 @@
     models: [turn, transcribe]         # what they may call; default: turn, transcribe, speak, vad
     repositories: [my_models]          # default: this project's; relative to this file
     backends: [my_backends]            # more folders of Python-based backends
+    config_name: served                # take configs/served.pbtxt of a model where there is one
     servers:
       listen: {stages: [encode, asr_decode], device: gpu0}
       think: {stages: [think], device: gpu1, replicas: 2, host: 10.0.0.2,
@@ -41,6 +42,7 @@ from pydantic import (
 from deploy.errors import PlanError
 from deploy.plan_values import scalar_text
 from deploy.processes import LOCALHOST
+from deploy.repositories import Model, read_models
 from deploy.settings import REPOSITORIES, Ports
 from deploy.tls import Tls
 from python_backends.sizes import byte_count
@@ -130,7 +132,11 @@ class Plan(Strict):
     servers: dict[Name, ServerPlan]
     models: list[str] = ["turn", "transcribe", "speak", "vad", "listen", "live"]
     repositories: list[str] = [str(path) for path in REPOSITORIES]
+    own: list[str] = []
+    """Repositories whose models replace those of the same name."""
+
     backends: list[str] = []
+    config_name: str | None = None
     devices: dict[Name, DevicePlan] = {}
     stages: dict[str, StagePlan] = {}
     remote: dict[str, Text] = {}
@@ -167,8 +173,14 @@ class Plan(Strict):
     def path(self) -> Path:
         return self._path
 
+    def models_by_name(self) -> dict[str, Model]:
+        """Of its repositories, with the parameters of their own configs. RepositoryError when they
+        cannot be read."""
+        repositories, own = self.folders(self.repositories), self.folders(self.own)
+        return read_models(repositories, {}, self.config_name, own)
+
     def folders(self, given: Sequence[str]) -> list[Path]:
-        """`repositories` or `backends`: relative ones are beside the plan."""
+        """`repositories`, `own` or `backends`: relative ones are beside the plan."""
         return [(self._path.parent / folder).resolve() for folder in given]
 
     def tls_files(self) -> Tls | None:

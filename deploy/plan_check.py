@@ -9,7 +9,7 @@ from deploy.budget import over_budget, over_machine, planned
 from deploy.errors import PlanError, RepositoryError
 from deploy.memory import machine_bytes
 from deploy.plan import Plan, ServerPlan
-from deploy.repositories import Model, read_models, with_overrides
+from deploy.repositories import Model, with_overrides
 from deploy.settings import LISTENERS
 from deploy.views import Models, homes
 from python_backends.remote_stage.settings import RemoteSettings
@@ -35,7 +35,7 @@ def read(plan: Plan) -> dict[str, Model]:
 
     PlanError has every reason, one a line.
     """
-    models = read_models(plan.folders(plan.repositories), {})
+    models = plan.models_by_name()
     check(plan, models)
     return with_overrides(models, plan.overrides())
 

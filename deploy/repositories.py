@@ -19,6 +19,10 @@ CALLED_BY_TASK = {"transcribe": {"encode"}}
 """Models that a task of ar_loop calls by name: a doubtful window is encoded again."""
 
 
+CONFIG = "config.pbtxt"
+ENGINE_BACKEND = "slot_engine"
+"""Its models are of no use but to whoever names them."""
+
 DEFAULTS: Mapping[str, str] = {}
 """A proxy that needs no parameters of its own."""
 
@@ -87,12 +91,25 @@ class Model:
 
 
 def read_models(
-    repositories: Sequence[Path], overrides: Overrides, config_name: str | None = None
+    repositories: Sequence[Path],
+    overrides: Overrides,
+    config_name: str | None = None,
+    own: Sequence[Path] = (),
 ) -> dict[str, Model]:
-    """Every model of the repositories by name, with overridden parameters."""
+    """Every model of the repositories by name, with overridden parameters. Those of `own`, a user's
+    repositories, replace others of the same name."""
+    models = _read_all(repositories, config_name)
+    for repository in own:
+        models |= _read_all([repository], config_name)
+    if config_name and not any(one.config_file.parent != one.folder for one in models.values()):
+        raise RepositoryError(f"no model has a configs/{config_name}.pbtxt")
+    return with_overrides(models, overrides)
+
+
+def _read_all(repositories: Sequence[Path], config_name: str | None) -> dict[str, Model]:
     models: dict[str, Model] = {}
     for repository in repositories:
-        for config_file in sorted(repository.glob("*/config.pbtxt")):
+        for config_file in sorted(repository.glob(f"*/{CONFIG}")):
             model = _read(config_file, config_name)
             if model.name in models:
                 other = models[model.name].folder
@@ -102,7 +119,7 @@ def read_models(
             models[model.name] = model
     if not models:
         raise RepositoryError(f"no model in {', '.join(map(str, repositories))}")
-    return with_overrides(models, overrides)
+    return models
 
 
 def with_overrides(models: Mapping[str, Model], overrides: Overrides) -> dict[str, Model]:
@@ -128,11 +145,13 @@ def with_proxies(
 def to_load(models: Mapping[str, Model], roots: Sequence[str] | None = None) -> list[str]:
     """Names for --load-model: `roots` and all that they call, directly or not.
 
-    Without roots: every model, but no engine that others only open in their own process.
+    Without roots: every model, but no engine that nobody calls, as most are opened by others in
+    their own process.
     """
     if roots is None:
         opened = set().union(*(model.opens for model in models.values()))
         called = set().union(*(model.calls for model in models.values()))
+        opened |= {name for name, one in models.items() if one.config.backend == ENGINE_BACKEND}
         roots = [name for name in models if name not in opened - called]
     wanted: dict[str, None] = {}
     waiting = list(roots)

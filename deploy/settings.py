@@ -36,6 +36,10 @@ class Settings:
     """What a server serves, and how. Every field has a working default."""
 
     repositories: Sequence[Path] = REPOSITORIES
+    own: Sequence[Path] = ()
+    """Repositories whose models replace those of the same name, as `python -m build think --from`
+    makes them."""
+
     models: Sequence[str] | None = None
     """Models to load, with all that they call; None is every model."""
 

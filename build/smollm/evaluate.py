@@ -22,6 +22,7 @@ import torch
 from tqdm import tqdm
 
 from build.fetch import replacing, sha256
+from build.llama.model import Llama
 from build.smollm import weights
 from build.smollm.export import merged_model
 from build.smollm.held_out import ABSENT as HELD_OUT_ABSENT
@@ -29,7 +30,6 @@ from build.smollm.held_out import CONVERSATIONS
 from build.smollm.held_out_again import ABSENT_AGAIN, CONVERSATIONS_AGAIN
 from build.smollm.lines import canonical
 from build.smollm.lora import ADAPTERS
-from build.smollm.model import Llama
 from build.smollm.talker import Served, answers
 from build.smollm.turns import Line
 from build.smollm.wares import ABSENT

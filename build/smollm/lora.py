@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from build.smollm.model import Llama
+from build.llama.model import Llama
 
 ADAPTERS = Path(__file__).parents[2] / "weights" / "orders" / "adapters.safetensors"
 """The committed ordering adapters."""

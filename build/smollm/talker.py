@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from build.llama.model import Llama
 from build.smollm import weights
 from build.smollm.export import CAPACITY, save_step
-from build.smollm.model import Llama
 from python_backends.ordering.prompt import Utterance, prompt_tokens
 from python_backends.slot_engine.command import (
     GREEDY,

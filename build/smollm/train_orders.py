@@ -23,9 +23,9 @@ from tqdm import tqdm
 
 from build.fetch import cache_dir, replacing
 from build.lineage import code_of
+from build.llama.model import Cache, Llama
 from build.smollm import lora, weights
 from build.smollm.dialogs import sample
-from build.smollm.model import Cache, Llama
 from python_backends.ordering.prompt import Utterance, prompt_tokens, system_text
 
 CURVE = lora.ADAPTERS.with_name("training.json")

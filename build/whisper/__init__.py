@@ -1,1 +1,1 @@
-"""Whisper tiny.en: CTranslate2 weights, the reference model and its graphs."""
+"""Whisper: its models in PyTorch, their graphs, and tiny.en out of CTranslate2 weights."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from build.whisper.weights import WhisperConfig, state_dict
+from build.whisper.config import WhisperConfig
 
 Cache = list[tuple[Tensor, Tensor]]
 """Keys and values of each layer, each [B, H, P, D]."""
@@ -34,8 +34,8 @@ class EncoderLayer(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
         self.ffn_norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
+        self.up = nn.Linear(width, sizes.hidden)
+        self.down = nn.Linear(sizes.hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, F, width] -> the same shape."""
@@ -56,14 +56,15 @@ class Encoder(nn.Module):
 
     def __init__(self, sizes: WhisperConfig) -> None:
         super().__init__()
+        self.sizes = sizes
         self.conv1 = nn.Conv1d(sizes.mels, sizes.width, 3, padding=1)
         self.conv2 = nn.Conv1d(sizes.width, sizes.width, 3, stride=2, padding=1)
         self.positions = nn.Parameter(torch.zeros(sizes.encoder_context, sizes.width))
-        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(sizes.layers))
+        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(sizes.encoder_layers))
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, mel: Tensor) -> Tensor:
-        """mel [B, 80, T], T even and at most 3000 -> hidden [B, T / 2, 384]."""
+        """mel [B, mels, T], T even and at most 3000 -> hidden [B, T / 2, width]."""
         x = functional.gelu(self.conv1(mel))
         x = functional.gelu(self.conv2(x)).transpose(1, 2)
         x = x + self.positions[: x.shape[1]]
@@ -114,7 +115,7 @@ class Decoder(nn.Module):
         self.sizes = sizes
         self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
         self.positions = nn.Parameter(torch.zeros(sizes.decoder_context, sizes.width))
-        self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(sizes.layers))
+        self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(sizes.decoder_layers))
         self.norm = nn.LayerNorm(sizes.width)
 
     def layer(self, index: int) -> DecoderLayer:
@@ -125,14 +126,14 @@ class Decoder(nn.Module):
 
     def cross(self, hidden: Tensor) -> Cache:
         """Cross keys and values of each layer from hidden states [B, F, width]."""
-        return [self.layer(index).cross(hidden) for index in range(self.sizes.layers)]
+        return [self.layer(index).cross(hidden) for index in range(self.sizes.decoder_layers)]
 
     def forward(self, ids: Tensor, past: Cache, cross: Cache) -> tuple[Tensor, Cache]:
         """ids [B, T] after the past -> logits [B, vocabulary] of the last one, the longer cache."""
         start = past[0][0].shape[2]
         x = self.embedding(ids) + self.positions[start : start + ids.shape[1]]
         grown = []
-        for index in range(self.sizes.layers):
+        for index in range(self.sizes.decoder_layers):
             x, kept = self.layer(index).step(x, past[index], cross[index])
             grown.append(kept)
         return self.norm(x[:, -1]) @ self.embedding.weight.T, grown
@@ -140,7 +141,7 @@ class Decoder(nn.Module):
     def empty(self, batch: int) -> Cache:
         """A cache without positions."""
         nothing = torch.zeros(batch, self.sizes.heads, 0, self.sizes.head_width)
-        return [(nothing, nothing)] * self.sizes.layers
+        return [(nothing, nothing)] * self.sizes.decoder_layers
 
     @torch.no_grad()
     def greedy(
@@ -157,17 +158,3 @@ class Decoder(nn.Module):
             tokens.append(token)
             ids = torch.tensor([[token]])
         return tokens
-
-
-def load_encoder() -> Encoder:
-    """The tiny.en encoder with its weights."""
-    encoder = Encoder(WhisperConfig())
-    encoder.load_state_dict(state_dict("encoder"))
-    return encoder.eval()
-
-
-def load_decoder() -> Decoder:
-    """The tiny.en decoder with its weights."""
-    decoder = Decoder(WhisperConfig())
-    decoder.load_state_dict(state_dict("decoder"))
-    return decoder.eval()

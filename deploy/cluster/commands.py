@@ -21,7 +21,6 @@ from deploy.plan import Plan, PortsPlan, find
 from deploy.plan_check import Machine, reasons
 from deploy.progress import Line
 from deploy.readiness import probing
-from deploy.repositories import read_models
 from python_backends.access import Access
 
 DOWN_TIMEOUT_S = 60.0
@@ -53,7 +52,7 @@ def plan(options: argparse.Namespace) -> int:
     """Say what would run where, and whether it can work."""
     console = Console()
     chosen = Plan.read(find(options.file))
-    models = read_models(chosen.folders(chosen.repositories), {})
+    models = chosen.models_by_name()
     why_not = reasons(chosen, models, Machine())
     console.print(plan_table(chosen, models, works=not why_not))
     for reason in why_not or ["can work"]:

@@ -6,6 +6,7 @@ from python_backends.slot_engine.command import MAX_CHUNK
 
 ENGINES = ("bls", "in_process")
 TASKS = ("transcribe", "converse", "intone")
+PROMPTS = ("order", "chat")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class LoopSettings:
     prefill_chunk: int
     max_new_tokens: int
     max_waiting: int
+    prompt: str = "order"
+    """Of task converse: "order", with our menu, or "chat", by the template in chat.json."""
+
     join_tokens: int = 0
     """Tokens of further short prompts that may join one step; not with engine bls."""
 
@@ -60,5 +64,7 @@ class LoopSettings:
             )
         if self.engine != "in_process" and (self.kv_bytes or self.session_bytes):
             raise ValueError("kv_bytes and session_bytes need engine in_process")
+        if self.prompt not in PROMPTS:
+            raise ValueError(f"prompt {self.prompt!r}; {PROMPTS} are known")
         if self.task not in TASKS and ":" not in self.task:
             raise ValueError(f"task {self.task!r}; {TASKS} are known")

@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 from python_backends.errors import StageError, StageFailed
 
-STATE_WIDTH = 384
-"""Channels of HIDDEN."""
-
 Call = Callable[
     [str, Mapping[str, NDArray[Any]], Sequence[str]],
     dict[str, NDArray[Any]],
@@ -21,14 +18,15 @@ Outcome = NDArray[np.float32] | StageError
 
 
 class Encoder:
-    """Calls `model` by BLS."""
+    """Calls `model`, whose states have `width` channels, by BLS."""
 
-    def __init__(self, call: Call, model: str) -> None:
+    def __init__(self, call: Call, model: str, width: int) -> None:
         self._call = call
         self._model = model
+        self._width = width
 
     def encode(self, mels: Sequence[NDArray[np.float32]]) -> list[Outcome]:
-        """Mels [80, T] of one T, to hidden states [T / 2, 384] or the error of that one."""
+        """Mels [mels, T] of one T, to hidden states [T / 2, width] or the error of that one."""
         try:
             return self._together(mels)
         except StageError as error:
@@ -45,7 +43,7 @@ class Encoder:
     def _together(self, mels: Sequence[NDArray[np.float32]]) -> list[Outcome]:
         batch = np.stack(mels)
         hidden = self._call(self._model, {"MEL": batch}, ["HIDDEN"])["HIDDEN"]
-        expected = (len(batch), batch.shape[2] // 2, STATE_WIDTH)
+        expected = (len(batch), batch.shape[2] // 2, self._width)
         if hidden.shape != expected:
             raise StageFailed(
                 f"model {self._model!r} answered HIDDEN {list(hidden.shape)} to MEL "

@@ -2,8 +2,8 @@
 
 The definition is that of openai/whisper `audio.py::log_mel_spectrogram`: sound padded with zeros to
 the window, STFT with a periodic Hann window of 400 samples every 160, centred with reflected edges,
-the last frame dropped; power; 80 mel filters; log10 floored at 1e-10 and at 8 below the maximum;
-(x + 4) / 4. Filters as in librosa `filters.mel` (Slaney's scale, each filter of unit area in Hz).
+the last frame dropped; power; 80 or 128 mel filters; log10 floored at 1e-10 and at 8 below the
+maximum; (x + 4) / 4. Filters as in librosa `filters.mel` (Slaney's scale, each of unit area in Hz).
 """
 
 from functools import cache
@@ -16,14 +16,13 @@ from python_backends.encoder_window.audio import SAMPLE_RATE_HZ
 N_FFT = 400
 HOP = 160
 FRAME_HZ = SAMPLE_RATE_HZ // HOP
-N_MELS = 80
 FLOOR = 1e-10
 DYNAMIC_RANGE = 8.0
 """In decades of power below the loudest point."""
 
 
-def log_mel(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
-    """Log-mel of `sound` [n] at 16 kHz, padded with zeros to `frames`: float32 [80, frames].
+def log_mel(sound: NDArray[np.float32], frames: int, mels: int = 80) -> NDArray[np.float32]:
+    """Log-mel of `sound` [n] at 16 kHz, padded with zeros to `frames`: float32 [mels, frames].
 
     Only frames that touch the sound are computed; the others hold the floor. ValueError when the
     sound is longer than the frames.
@@ -31,18 +30,18 @@ def log_mel(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
     if len(sound) > frames * HOP:
         raise ValueError(f"{len(sound)} samples do not fit into {frames} mel frames")
     powers = _powers(sound, frames)
-    logs = np.full((N_MELS, frames), np.log10(FLOOR), np.float32)
-    logs[:, : len(powers)] = np.log10(np.maximum(mel_filters() @ powers.T, FLOOR))
+    logs = np.full((mels, frames), np.log10(FLOOR), np.float32)
+    logs[:, : len(powers)] = np.log10(np.maximum(mel_filters(mels) @ powers.T, FLOOR))
     floored = np.maximum(logs, logs.max() - np.float32(DYNAMIC_RANGE))
     return np.asarray((floored + np.float32(4)) / np.float32(4), np.float32)
 
 
 @cache
-def mel_filters() -> NDArray[np.float64]:
-    """Triangular filters [80, 201], evenly spaced on Slaney's mel scale from 0 to 8000 Hz."""
+def mel_filters(mels: int = 80) -> NDArray[np.float64]:
+    """Triangular filters [mels, 201], evenly spaced on Slaney's mel scale from 0 to 8000 Hz."""
     bins_hz = np.arange(N_FFT // 2 + 1) * SAMPLE_RATE_HZ / N_FFT
     top = _hz_to_mel(SAMPLE_RATE_HZ / 2)
-    edges = _mel_to_hz(np.linspace(0, top, N_MELS + 2))
+    edges = _mel_to_hz(np.linspace(0, top, mels + 2))
     low, centre, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
     rising = (bins_hz - low) / (centre - low)
     falling = (high - bins_hz) / (high - centre)

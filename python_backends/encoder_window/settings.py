@@ -40,6 +40,12 @@ class EncodeSettings:
     """What a window takes of a pass by its frames, the encoder's share included:
     "1500=32MiB, 3000=160MiB". Empty: the bytes of its features and states."""
 
+    mels: int = 80
+    """Mel filters: the channels of MEL."""
+
+    width: int = 384
+    """Channels of HIDDEN."""
+
     share_identical: bool = True
     """Windows that sound alike are encoded once while the first of them is under way."""
 
@@ -60,8 +66,10 @@ class EncodeSettings:
 
     def __post_init__(self) -> None:
         RowBytes.read(self.row_bytes)
-        if min(self.max_batch, self.build_workers, self.max_waiting) < 1:
-            raise ValueError("max_batch, build_workers and max_waiting must be at least 1")
+        if min(self.max_batch, self.build_workers, self.max_waiting, self.mels, self.width) < 1:
+            raise ValueError(
+                "max_batch, build_workers, max_waiting, mels and width must be at least 1"
+            )
         if min(self.max_batch_frames, self.max_batch_bytes) < 0:
             raise ValueError("max_batch_frames and max_batch_bytes must not be negative")
         if min(self.window_ms, self.max_stall_ms, self.gather_ms) < 0 or self.max_audio_s <= 0:

@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from python_backends.encoder_window.audio import SAMPLE_RATE_HZ, is_silent, is_tone
-from python_backends.encoder_window.encoder import STATE_WIDTH
-from python_backends.encoder_window.mel import N_MELS
 from python_backends.scheduling.window import Cost
 
 LIMIT = 30 * SAMPLE_RATE_HZ
@@ -27,11 +25,13 @@ SHORT_SAMPLES = int(14.5 * SAMPLE_RATE_HZ)
 """The most sound in the short bucket; half a second of silence shows the decoder the end."""
 
 FRAMES_PER_STATE = 2
-BYTES_PER_FRAME = 4 * (N_MELS + STATE_WIDTH // FRAMES_PER_STATE)
-"""Of the log-mel that goes into a pass and the states that come out of it, float32."""
-
 SAMPLED = 64
 """Samples by which sounds are told apart before they are compared."""
+
+
+def bytes_a_frame(mels: int, width: int) -> int:
+    """Of the log-mel that goes into a pass and the states that come out of it, float32."""
+    return 4 * (mels + width // FRAMES_PER_STATE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,9 @@ class Window:
     silent: bool
     """Silent windows, and those of nothing but steady tones, are not encoded."""
 
+    frame_bytes: int
+    """See `bytes_a_frame`."""
+
     @property
     def bucket(self) -> int:
         """Its shape."""
@@ -78,7 +81,7 @@ class Window:
     @property
     def cost(self) -> Cost:
         """Frames it is padded to, and the bytes of its features and states."""
-        return Cost(self.frames, self.frames * BYTES_PER_FRAME)
+        return Cost(self.frames, self.frames * self.frame_bytes)
 
     @property
     def identity(self) -> Identity:
@@ -92,9 +95,10 @@ class Window:
         return round(self.start / per_ms), round(self.end / per_ms)
 
 
-def to_windows(sound: NDArray[np.float32], min_frames: int) -> list[Window]:
-    """Windows that cover `sound` [n], in order; each is padded to at least `min_frames`."""
-    return [_window(sound, start, end, min_frames) for start, end in split(sound)]
+def to_windows(sound: NDArray[np.float32], min_frames: int, frame_bytes: int = 0) -> list[Window]:
+    """Windows that cover `sound` [n], in order; each is padded to at least `min_frames`, and takes
+    `frame_bytes` for each of its frames."""
+    return [_window(sound, span, min_frames, frame_bytes) for span in split(sound)]
 
 
 def split(sound: NDArray[np.float32]) -> list[tuple[int, int]]:
@@ -116,8 +120,12 @@ def _quietest(sound: NDArray[np.float32], low: int, high: int) -> int:
     return low + (first_block + PAUSE_BLOCKS // 2) * BLOCK
 
 
-def _window(sound: NDArray[np.float32], start: int, end: int, min_frames: int) -> Window:
+def _window(
+    sound: NDArray[np.float32], span: tuple[int, int], min_frames: int, frame_bytes: int
+) -> Window:
+    start, end = span
     short = end - start <= SHORT_SAMPLES and min_frames <= SHORT_FRAMES
     part = sound[start:end]
     silent = is_silent(part) or is_tone(part)
-    return Window(part, start, end, SHORT_FRAMES if short else LONG_FRAMES, silent)
+    frames = SHORT_FRAMES if short else LONG_FRAMES
+    return Window(part, start, end, frames, silent, frame_bytes)

@@ -124,20 +124,35 @@ def prompt_tokens(
     """Token ids of the prompt; whole exchanges are dropped from the oldest end until `limit` holds.
 
     `encode` turns text into ids, special tokens included. Raises InvalidInput when what was heard
-    does not fit even without any history. The newest exchanges are tried first, so that the work
-    does not grow with the length of what is dropped.
+    does not fit even without any history.
+    """
+    return newest_that_fit(history, heard, _Lines(history, heard).text, encode, limit=limit)
+
+
+def newest_that_fit(
+    history: Sequence[Utterance],
+    heard: str,
+    text_from: Callable[[int], str],
+    encode: Callable[[str], list[int]],
+    *,
+    limit: int,
+) -> list[int]:
+    """Token ids of the longest of `text_from(start)`, the whole prompt with the history from line
+    `start` on, that has at most `limit` of them and begins with an exchange.
+
+    Raises InvalidInput when what was heard does not fit even without any history. The newest
+    exchanges are tried first, so that the work does not grow with the length of what is dropped.
     """
     most = LONGEST_TOKEN * limit
     if len(heard) > most:
         raise InvalidInput(f"the utterance has {len(heard)} characters; at most {most} can fit")
-    lines = _Lines(history, heard)
-    tokens = encode(lines.text(len(history)))
+    tokens = encode(text_from(len(history)))
     if len(tokens) > limit:
         own = len(encode(heard))
         left = max(0, limit - (len(tokens) - own))
         raise InvalidInput(f"the utterance needs {own} tokens; at most {left} fit")
     for start in reversed(_exchange_starts(history)):
-        text = lines.text(start)
+        text = text_from(start)
         if len(text) > most or len(longer := encode(text)) > limit:
             break
         tokens = longer

@@ -93,6 +93,14 @@ class SlotPoolEngine:
         decode = self._decode(command.decode) if command.decode is not None else None
         return Result(prefill, decode, no_speech, tuple(joins))
 
+    def logits(self, row: int) -> NDArray[np.float32]:
+        """Those [vocabulary] that a row last drew from; a view. StageFailed for a graph that draws
+        inside."""
+        if self._graph.next is not None:
+            raise StageFailed("this graph draws inside: it shows no logits")
+        found: NDArray[np.float32] = self._graph.logits[row]
+        return found
+
     def _prefill(self, part: Prefill) -> tuple[Drawn | None, float]:
         count = len(part.tokens)
         self._check_fit(part.row, part.start, count)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from transformers import WhisperFeatureExtractor
 
 from python_backends.encoder_window.mel import HOP, N_FFT, log_mel
 
@@ -85,3 +86,13 @@ def test_sound_that_ends_within_the_last_reflected_edge_equals_the_definition(sa
     """Public case A10: the last frames see the sound twice, as it is and reflected."""
     sound = loud_ends(samples)
     assert np.abs(log_mel(sound, 3000) - reference(sound, 3000)).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("mels", [80, 128])
+def test_the_features_are_those_of_transformers(mels: int) -> None:
+    """80 and 128 filters, of sound that is padded and of sound that fills the window."""
+    theirs = WhisperFeatureExtractor(feature_size=mels)
+    for sound in (noise(50_001), loud_ends(480_000), steps(16_000)):
+        expected = theirs(sound, sampling_rate=16_000, return_tensors="np").input_features[0]
+        assert expected.shape == (mels, 3000)
+        assert np.abs(log_mel(sound, 3000, mels) - expected).max() < TOLERANCE

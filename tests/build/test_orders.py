@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from build.fetch import CACHE_VARIABLE, sha256
+from build.llama.config import LlamaConfig, rope_of
+from build.llama.model import Llama
 from build.smollm import lora, weights
 from build.smollm.dialogs import sample
 from build.smollm.evaluate import ENOUGH, QUALITY, judge
 from build.smollm.held_out import CONVERSATIONS
 from build.smollm.held_out_again import CONVERSATIONS_AGAIN
-from build.smollm.model import Llama
 from build.smollm.saying import as_heard
 from build.smollm.train_orders import (
     CURVE,
@@ -29,7 +30,6 @@ from build.smollm.train_orders import (
     remaining_steps,
 )
 from build.smollm.wares import ABSENT
-from build.smollm.weights import LlamaConfig
 from python_backends.ordering.menu import DRINKS, FOOD, SIDES, joined, money
 from python_backends.ordering.order import Order, items_in
 
@@ -39,7 +39,7 @@ SETS = {
     "held_out_again": CONVERSATIONS_AGAIN,
 }
 
-TINY = LlamaConfig(2, 4, 2, 32, 48, 64, 1e4, 1e-5)
+TINY = LlamaConfig(2, 4, 2, 8, 32, 48, 64, 1e-5, rope_of(8, 1e4))
 
 
 def test_the_same_seed_gives_the_same_dialogs() -> None:

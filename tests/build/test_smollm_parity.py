@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from build.llama.model import Llama
 from build.smollm import weights
 from build.smollm.evaluate import QUALITY, evaluate
 from build.smollm.export import CAPACITY, PORTABLE, merged_model
 from build.smollm.held_out import CONVERSATIONS
-from build.smollm.model import Llama
 from build.smollm.talker import Served
 from python_backends.ordering.prompt import Utterance, prompt_tokens
 from tests.build.greedy import REPOSITORY, Stepper

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 
 from build.errors import WeightsInvalid
 from build.whisper import weights
-from build.whisper.model import Decoder, Encoder, load_decoder, load_encoder
+from build.whisper.model import Decoder, Encoder
+from build.whisper.weights import load_decoder, load_encoder
 from python_backends.ar_loop.tasks.repetition import Said
 from python_backends.encoder_window.mel import log_mel
 from python_backends.errors import InvalidInput

@@ -16,7 +16,8 @@ from python_backends.live_call.settings import LiveSettings
 from python_backends.ordering import prompt
 from python_backends.remote_stage.settings import RemoteSettings
 from python_backends.scheduling import replicas
-from tests.repository.configs import ROOT, configs, own, parameters
+from python_backends.sizes import byte_count
+from tests.repository.configs import ROOT, configs, own, parameters, parse
 
 SAFETY = (ROOT / "deploy" / "SAFETY.md").read_text()
 FOR_CALLERS = ("turn", "transcribe", "speak", "vad", "listen", "live")
@@ -28,6 +29,12 @@ REMOTE = RemoteSettings(controlled=True)
 
 def number(model: str, key: str) -> int:
     return int(parameters(model)[key])
+
+
+def served() -> dict[str, str]:
+    """Parameters of `think` where the LLM is served elsewhere."""
+    found = parse(ROOT / "model_repository" / "think" / "configs" / "served.pbtxt").parameters
+    return {key: value.string_value for key, value in found.items()}
 
 
 def requests(model: str) -> int:
@@ -74,6 +81,11 @@ def caps() -> dict[str, int]:
         "requests that wait at `encode`": number("encode", "max_waiting"),
         "requests that wait at `asr_decode`": number("asr_decode", "max_waiting"),
         "requests that wait at `think`": number("think", "max_waiting"),
+        "answers asked at once of an LLM that is served elsewhere": int(served()["max_open"]),
+        "requests that wait for it": int(served()["max_waiting"]),
+        "characters of a prompt for it": int(served()["prompt_chars"]),
+        "milliseconds of its silence": int(served()["silence_ms"]),
+        "bytes of open requests for it": byte_count(served()["bytes_requests"]),
         "requests that wait at `prosody`": number("prosody", "max_waiting"),
         "requests open at `acoustic`": number("acoustic", "max_waiting"),
         "requests open at a proxy": REMOTE.max_open,

@@ -5,6 +5,7 @@ import re
 import subprocess
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,7 @@ def test_other_configs_of_a_model_keep_its_tensors(name: str) -> None:
         assert other.name == name
         assert list(map(str, other.input)) == list(map(str, ours.input)), path
         assert list(map(str, other.output)) == list(map(str, ours.output)), path
+        assert other.model_transaction_policy == ours.model_transaction_policy, path
 
 
 @pytest.mark.parametrize("name", models())
@@ -194,19 +196,27 @@ def test_implicit_state_starts_as_zeros_of_its_own_shape() -> None:
 
 @pytest.mark.parametrize("name", own())
 def test_an_own_backend_exists_and_accepts_the_parameters(name: str) -> None:
-    config = configs()[name]
-    backend = ROOT / "python_backends" / config.backend
-    assert (backend / "model.py").is_file()
-    module = importlib.import_module(f"python_backends.{config.backend}.settings")
+    folder = folders()[name]
+    for path in [folder / "config.pbtxt", *(folder / "configs").glob("*.pbtxt")]:
+        config = parse(path)
+        assert config.parameters, "a backend without parameters needs no settings"
+        assert (ROOT / "python_backends" / config.backend / "model.py").is_file()
+        settings = settings_of(config.backend)
+        given = {key: value.string_value for key, value in config.parameters.items()}
+        described = ModelConfig(name, Path(), "1", given, ())
+        assert isinstance(described.settings(settings), settings)
+
+
+def settings_of(backend: str) -> type[Any]:
+    """What its parameters are read as."""
+    module = importlib.import_module(f"python_backends.{backend}.settings")
     [settings] = [
         found
         for key, found in vars(module).items()
         if is_dataclass(found) and key.endswith("Settings") and found.__module__ == module.__name__
     ]
     assert isinstance(settings, type)
-    assert config.parameters, "a backend without parameters needs no settings"
-    described = ModelConfig(name, Path(), "1", parameters(name), ())
-    assert isinstance(described.settings(settings), settings)
+    return settings
 
 
 @pytest.mark.parametrize("name", models())

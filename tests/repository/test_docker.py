@@ -20,11 +20,12 @@ from tests.repository.configs import (
     models,
     own,
     parameters,
+    parse,
 )
 
 FOLDER = ROOT / "deploy" / "docker"
 DOCKERFILE = FOLDER / "Dockerfile"
-ADDED = {"numpy", "onnxruntime", "tokenizers", "hibari-tts", "markdown-it-py"}
+ADDED = {"numpy", "onnxruntime", "tokenizers", "jinja2", "hibari-tts", "markdown-it-py"}
 ADDED |= {"linkify-it-py", "phonenumbers", "soxr", "onnx", "tqdm"}
 """Packages that pyproject.toml pins and the served image installs."""
 
@@ -89,7 +90,11 @@ def test_stand_ins_and_artefacts_of_this_machine_stay_out() -> None:
 def test_our_backends_are_put_beside_the_native_ones() -> None:
     target = re.compile(r"/opt/tritonserver/backends/(\w+)/")
     found = {match[1]: source for source, to in copied() if (match := target.fullmatch(to))}
-    assert set(found) == {configs()[name].backend for name in own()}
+    other = [path for name in own() for path in (folders()[name] / "configs").glob("*.pbtxt")]
+    assert set(found) == {
+        *(configs()[name].backend for name in own()),
+        *(parse(path).backend for path in other),
+    }
     assert all(source == [f"python_backends/{name}/model.py"] for name, source in found.items())
 
 

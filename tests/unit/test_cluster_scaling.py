@@ -80,6 +80,13 @@ def test_ports_of_the_plan_go_to_the_replicas_of_the_plan(tmp_path: Path) -> Non
     ]
 
 
+def test_every_server_takes_the_configs_that_the_plan_names(tmp_path: Path) -> None:
+    made = World(tmp_path, {"llm": {"stages": ["think"]}}, config_name="served")
+    for server in ("front", "llm"):
+        replica = made.blueprint.whole(server)
+        assert made.blueprint.settings(replica, {}).config_name == "served"
+
+
 def test_a_replica_is_placed_once_it_has_started(world: World) -> None:
     assert world.scaling.add("think", {"EMULATION": "elsewhere"}, "cpu") == "think-3"
     assert placed(world, "think") == {"think-1": False, "think-2": False, "think-3": False}

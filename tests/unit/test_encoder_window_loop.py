@@ -40,7 +40,8 @@ PARAMETERS = {
 class FakeEncoder:
     """HIDDEN holds the mel's highest value of each row; can be held shut, and made to refuse."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 384) -> None:
+        self.width = width
         self.batches: list[tuple[int, ...]] = []
         self.open = threading.Event()
         self.open.set()
@@ -56,7 +57,7 @@ class FakeEncoder:
         if (marks > self.refuses_above).any():
             return refusal("[tristage code=INVALID_INPUT stage=asr_encoder] too loud")
         marks = np.where(marks > self.overflows_above, np.inf, marks)
-        shape = (len(mel), mel.shape[2] // 2, 384)
+        shape = (len(mel), mel.shape[2] // 2, self.width)
         return answer(HIDDEN=np.broadcast_to(marks[:, None, None], shape).astype(np.float32))
 
 
@@ -132,9 +133,9 @@ def features_held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Features are made once the event is set."""
     go_on = threading.Event()
 
-    def held(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+    def held(sound: NDArray[np.float32], frames: int, mels: int) -> NDArray[np.float32]:
         assert go_on.wait(WAIT_S)
-        return log_mel(sound, frames)
+        return log_mel(sound, frames, mels)
 
     monkeypatch.setattr(whisper, "log_mel", held)
     return go_on
@@ -258,10 +259,10 @@ def test_a_clip_that_is_not_finite_fails_alone_in_a_crowd(stage: Stage, bad: flo
 def test_a_clip_whose_features_cannot_be_made_fails_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fragile(sound: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+    def fragile(sound: NDArray[np.float32], frames: int, mels: int) -> NDArray[np.float32]:
         if len(sound) == 777:
             raise ZeroDivisionError("an unlucky length")
-        mel = log_mel(sound, frames)
+        mel = log_mel(sound, frames, mels)
         return mel[:, :-1] if len(sound) == 778 else mel * np.nan if len(sound) == 779 else mel
 
     monkeypatch.setattr(whisper, "log_mel", fragile)
@@ -412,6 +413,21 @@ def test_sharing_can_be_turned_off() -> None:
     assert all(sender.error() == "" for sender in senders)
     assert stage.encoder.batches[1:] == [(3, 80, 1500)]
     stage.model.finalize()
+
+
+def test_another_whisper_has_other_mels_and_other_states() -> None:
+    large = Stage(FakeEncoder(width=64), mels="128", width="64")
+    (outputs,) = large.send(noise(1)).values()
+    assert large.encoder.batches == [(1, 128, 1500)]
+    assert outputs["HIDDEN"].shape == (1, 1, 750, 64)
+    large.model.finalize()
+
+
+def test_states_of_another_width_than_was_told_are_an_error() -> None:
+    wrong = Stage(FakeEncoder(width=64))
+    assert "code=STAGE_FAILED" in (error := wrong.send(noise(1)).error())
+    assert "HIDDEN [1, 750, 64] to MEL [1, 80, 1500]; [1, 750, 384] was expected" in error
+    wrong.model.finalize()
 
 
 def test_a_pass_has_no_more_frames_than_it_may() -> None:

@@ -59,6 +59,17 @@ def test_an_engine_opened_in_process_is_not_loaded_besides(repository: Path) -> 
     assert "step" in loaded(repository, ["loop", "step"], inside)
 
 
+def test_an_engine_that_nobody_names_is_not_loaded(repository: Path) -> None:
+    model(repository, "engine", {}, "backend: 'slot_engine'")
+    assert "engine" not in loaded(repository, None)
+    assert "engine" in loaded(repository, ["engine"])
+
+
+def test_a_config_that_no_model_has_is_refused(repository: Path) -> None:
+    with pytest.raises(RepositoryError, match=r"no model has a configs/servd\.pbtxt"):
+        read_models([repository], {}, "servd")
+
+
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
@@ -82,6 +93,21 @@ def test_a_name_in_two_repositories_is_refused(repository: Path, tmp_path: Path)
     model(tmp_path / "more", "loop", {})
     with pytest.raises(RepositoryError, match="two models are named 'loop'"):
         read_models([repository, tmp_path / "more"], {})
+
+
+def test_a_users_own_models_replace_others_of_the_same_name(
+    repository: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    model(own, "loop", {"step_model": "mine", "engine": "bls"})
+    model(own, "mine", {"depth": "2"})
+    models = read_models([repository], {"mine": {"depth": "3"}}, own=[own])
+    assert (models["loop"].folder, models["mine"].parameters) == (own / "loop", {"depth": "3"})
+    assert set(to_load(models, ["door"])) == {"door", "chain", "loop", "mine", "window", "encoder"}
+    views = mirror(models.values(), tmp_path / "view", {"mine"})
+    assert read_models(views, {})["loop"].calls == {"mine"}
+    with pytest.raises(RepositoryError, match=r"no model in .*nothing"):
+        read_models([repository], {}, own=[tmp_path / "nothing"])
 
 
 def test_a_broken_config_is_named(repository: Path) -> None:
@@ -127,3 +153,10 @@ def test_a_named_config_takes_the_place_of_the_usual_one(repository: Path, tmp_p
 def test_every_model_of_this_project_can_be_found() -> None:
     names = to_load(read_models(REPOSITORIES, {}))
     assert {"turn", "voice_turn", "transcribe", "speak", "think", "vad"} <= set(names)
+
+
+def test_with_an_llm_that_is_served_elsewhere_only_think_is_another_one() -> None:
+    usual, served = (read_models(REPOSITORIES, {}, name) for name in (None, "served"))
+    assert to_load(served) == to_load(usual)
+    assert served["think"].config.backend == "served_llm"
+    assert "think_step" not in to_load(served)

@@ -22,6 +22,7 @@ def test_a_plan_is_one_front_and_its_servers(tmp_path: Path) -> None:
         front: listen
         models: [turn]
         repositories: [models, /abs/more]
+        own: [mine]
         servers:
           listen: {}
           think: {stages: [think], device: gpu, replicas: 2, environment: {THREADS: 2, LOUD: true}}
@@ -33,6 +34,7 @@ def test_a_plan_is_one_front_and_its_servers(tmp_path: Path) -> None:
     )
     assert plan.name == "my-plan"
     assert plan.folders(plan.repositories) == [tmp_path / "models", Path("/abs/more")]
+    assert plan.folders(plan.own) == [tmp_path / "mine"]
     assert plan.servers["think"].environment == {"THREADS": "2", "LOUD": "true"}
     assert plan.devices["gpu"].bytes == 3 * 2**29
     assert plan.stages["think"].bytes == 2**29

@@ -31,6 +31,12 @@ def test_shipped_plans_can_work(path: Path) -> None:
     assert {"turn", "think"} <= read(Plan.read(path)).keys()
 
 
+def test_a_plan_may_take_other_configs() -> None:
+    served = plan({"llm": {"stages": ["think"]}}, config_name="served")
+    assert read(served)["think"].config.backend == "served_llm"
+    assert read(plan({}))["think"].config.backend == "ar_loop"
+
+
 def ports(first: int) -> dict[str, int]:
     return {"http": first, "grpc": first + 1, "metrics": first + 2}
 

@@ -147,6 +147,7 @@ def test_batches_leak_nothing_when_turns_are_cancelled_and_pieces_fail(acoustic:
 SETTINGS: list[tuple[type[Any], Mapping[str, str], str]] = [
     (EncodeSettings, {"row_bytes": "lots"}, "not lengths with their bytes"),
     (EncodeSettings, {"max_batch_bytes": "-1"}, "must not be negative"),
+    (EncodeSettings, {"mels": "0"}, "mels and width must be at least 1"),
     (AcousticSettings, {"row_bytes": "80"}, "a size is a number"),
     (AcousticSettings, {"max_batch_bytes": "-1"}, "must not be negative"),
 ]

@@ -1,22 +1,46 @@
 """`think`: what was heard, and the history, to pieces of an answer."""
 
 import json
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from python_backends.ar_loop.answer import Answer
+from python_backends.ar_loop.chat import Chat, ChatPrompt
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.ar_loop.text import Detokenizer, PieceSplitter, StopStrings
 from python_backends.bridge import ModelConfig, Request
-from python_backends.bridge.events import now_ns
 from python_backends.bridge.options import MAX_SESSION_CHARS, Biases, Options
-from python_backends.bridge.tensors import text
 from python_backends.errors import InvalidInput
-from python_backends.ordering.prompt import parse_history, prompt_tokens, system_text
-from python_backends.pieces import LAST_PIECE, NO_SOUND
+from python_backends.ordering.prompt import Utterance, parse_history, prompt_tokens, system_text
 from python_backends.slot_engine.command import Sampling, Tokens
+
+
+class Prompter(Protocol):
+    """Makes prompts of conversations."""
+
+    shared: int
+    """Tokens that all of them begin with."""
+
+    def tokens(self, history: list[Utterance], heard: str) -> list[int]:
+        """The prompt; of the history as much as fits. InvalidInput when nothing does."""
+
+
+class OrderPrompt:
+    """See Prompter. With our menu, and the running order in every line."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.shared = len(self._encode(system_text()))
+
+    def tokens(self, history: list[Utterance], heard: str) -> list[int]:
+        """See Prompter."""
+        return prompt_tokens(history, heard, self._encode)
+
+    def _encode(self, prompt: str) -> list[int]:
+        return list(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
 
 
 class Converse:
@@ -24,19 +48,31 @@ class Converse:
 
     width = 1
 
-    def __init__(self, tokenizer: Tokenizer, ends: frozenset[int], settings: LoopSettings) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        ends: frozenset[int],
+        settings: LoopSettings,
+        prompter: Prompter | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
         self._vocabulary = tokenizer.get_vocab_size()
         self._ends = ends
         self._settings = settings
-        self.shared = len(self._encode(system_text()))
+        self._prompter = prompter or OrderPrompt(tokenizer)
+        self.shared = self._prompter.shared
 
     @classmethod
     def load(cls, config: ModelConfig, settings: LoopSettings) -> "Converse":
         """From the model's tokenizer.json and its step model's generation.json."""
         tokenizer = Tokenizer.from_file(str(config.artefact("tokenizer.json")))
         generation = config.artefact("generation.json", model=settings.step_model)
-        return cls(tokenizer, frozenset(json.loads(generation.read_text())["end"]), settings)
+        prompter: Prompter | None = None
+        if settings.prompt == "chat":
+            room = settings.capacity - settings.max_new_tokens
+            prompter = ChatPrompt(Chat.read(config.artefact("chat.json")), tokenizer, room)
+        ends = frozenset(json.loads(generation.read_text())["end"])
+        return cls(tokenizer, ends, settings, prompter)
 
     def open(self, request: Request) -> list[Sequence]:
         """See Task."""
@@ -48,7 +84,7 @@ class Converse:
             request.finish()
             return []
         history = parse_history(request.text("HISTORY", ""))
-        prompt = prompt_tokens(history, heard, self._encode)
+        prompt = self._prompter.tokens(history, heard)
         return [Reply(answer, np.array(prompt, np.int64), self._limit(request), self)]
 
     def abandon(self, turn: str) -> None:
@@ -72,46 +108,8 @@ class Converse:
                     f"logit_bias names token {token}; 0 to {self._vocabulary - 1} are known"
                 )
 
-    def _encode(self, prompt: str) -> list[int]:
-        return list(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
-
     def _limit(self, request: Request) -> int:
         return min(request.options.max_tokens, self._settings.max_new_tokens)
-
-
-class Answer:
-    """The responses of one `think` request."""
-
-    def __init__(self, request: Request, heard: str) -> None:
-        self.request = request
-        self._heard = heard
-        self._pieces = 0
-        self._since = request.arrived_ns
-
-    def started(self) -> None:
-        """The first token is there: what came before it was queueing and prefill."""
-        self._since = now_ns()
-
-    def emit(self, piece: str, *, last: bool, status: str = "") -> None:
-        """Send one piece. HEARD goes with the first, STATUS with the last."""
-        flags = (LAST_PIECE if last else 0) | (0 if piece else NO_SOUND)
-        self.request.send(
-            {
-                "PIECE": np.array([[self._pieces, 0, flags]], np.int32),
-                "TEXT": text(piece),
-                "HEARD": text(self._heard if self._pieces == 0 else ""),
-                "STATUS": text(status),
-                "EVENTS": self._events(),
-            }
-        )
-        self._pieces += 1
-
-    def _events(self) -> NDArray[np.object_]:
-        now, request = now_ns(), self.request
-        first = request.span("first_token", request.arrived_ns, self._since, piece=self._pieces)
-        own = request.span("compute", self._since, now, piece=self._pieces)
-        self._since = now
-        return request.with_events(*([first, own] if self._pieces == 0 else [own]))
 
 
 class Reply(Sequence):

@@ -1,4 +1,4 @@
-"""SmolLM2 (a Llama) in plain PyTorch: reference of the step graphs, base of the LoRA."""
+"""Llama and its kin in plain PyTorch: reference of the step graphs, base of the ordering LoRA."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from build.smollm.weights import LlamaConfig
+from build.llama.config import LlamaConfig
 
 Cache = list[tuple[Tensor, Tensor]]
 """Keys and values of each layer so far, each [B, KV, P, D]."""
@@ -33,25 +33,31 @@ class Block(nn.Module):
 
     def __init__(self, sizes: LlamaConfig) -> None:
         super().__init__()
-        width, kv = sizes.width, sizes.kv_heads * sizes.head_width
+        width = sizes.width
+        own, kv = sizes.heads * sizes.head_width, sizes.kv_heads * sizes.head_width
         self.sizes = sizes
         self.attention_norm = RmsNorm(width, sizes.epsilon)
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, kv, bias=False)
-        self.value = nn.Linear(width, kv, bias=False)
-        self.output = nn.Linear(width, width, bias=False)
+        self.query = nn.Linear(width, own, bias=sizes.qkv_bias)
+        self.key = nn.Linear(width, kv, bias=sizes.qkv_bias)
+        self.value = nn.Linear(width, kv, bias=sizes.qkv_bias)
+        self.output = nn.Linear(own, width, bias=sizes.output_bias)
+        self.query_norm = RmsNorm(sizes.head_width, sizes.epsilon) if sizes.head_norms else None
+        self.key_norm = RmsNorm(sizes.head_width, sizes.epsilon) if sizes.head_norms else None
         self.ffn_norm = RmsNorm(width, sizes.epsilon)
-        self.gate = nn.Linear(width, sizes.hidden, bias=False)
-        self.up = nn.Linear(width, sizes.hidden, bias=False)
-        self.down = nn.Linear(sizes.hidden, width, bias=False)
+        self.gate = nn.Linear(width, sizes.hidden, bias=sizes.ffn_bias)
+        self.up = nn.Linear(width, sizes.hidden, bias=sizes.ffn_bias)
+        self.down = nn.Linear(sizes.hidden, width, bias=sizes.ffn_bias)
 
     def forward(
         self, x: Tensor, angles: Tensor, past: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x [B, T, width], angles [T, D/2] -> x, (keys, values) [B, KV, P + T, D]."""
         h = self.attention_norm(x)
-        query = rotate(self._heads(self.query(h)), angles)
-        key = rotate(self._heads(self.key(h)), angles)
+        query, key = self._heads(self.query(h)), self._heads(self.key(h))
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        factor = self.sizes.rope.factor
+        query, key = rotate(query, angles, factor), rotate(key, angles, factor)
         value = self._heads(self.value(h))
         if past is not None:
             key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
@@ -83,7 +89,7 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    """Decoder-only transformer with a tied embedding."""
+    """Decoder-only transformer."""
 
     def __init__(self, sizes: LlamaConfig) -> None:
         super().__init__()
@@ -91,6 +97,7 @@ class Llama(nn.Module):
         self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
         self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
         self.norm = RmsNorm(sizes.width, sizes.epsilon)
+        self.head = None if sizes.tied else nn.Linear(sizes.width, sizes.vocabulary, bias=False)
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> tuple[Tensor, Cache]:
         """ids [B, T] after the cached positions -> hidden [B, T, width], the longer cache."""
@@ -111,7 +118,12 @@ class Llama(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., width] -> logits [..., vocabulary]."""
-        return hidden @ self.embedding.weight.T
+        return hidden @ self.head_weight.T
+
+    @property
+    def head_weight(self) -> Tensor:
+        """[vocabulary, width]."""
+        return self.embedding.weight if self.head is None else self.head.weight
 
     @torch.no_grad()
     def greedy(self, prompt: Sequence[int], *, end: int, limit: int = 64) -> list[int]:
@@ -129,13 +141,13 @@ class Llama(nn.Module):
 
 
 def rotary_angles(positions: Tensor, sizes: LlamaConfig) -> Tensor:
-    """Angles [T, D/2] in radians of integer positions [T] (Su et al. 2021, RoFormer)."""
-    steps = torch.arange(0, sizes.head_width, 2, dtype=torch.float64) / sizes.head_width
-    return (positions[:, None].double() * sizes.theta ** (-steps)[None]).float()
+    """Angles [T, D/2] in radians of integer positions [T]."""
+    frequencies = torch.tensor(sizes.rope.frequencies, dtype=torch.float64)
+    return (positions[:, None].double() * frequencies[None]).float()
 
 
-def rotate(x: Tensor, angles: Tensor) -> Tensor:
+def rotate(x: Tensor, angles: Tensor, factor: float = 1.0) -> Tensor:
     """Rotate the two halves of each head [B, H, T, D] by angles [T, D/2]."""
-    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    cosine, sine = (factor * angles.cos()).to(x.dtype), (factor * angles.sin()).to(x.dtype)
     first, second = x.chunk(2, -1)
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], -1)

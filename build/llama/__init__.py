@@ -1,0 +1,1 @@
+"""Llama and its kin (Qwen, Mistral): in PyTorch, and as step graphs."""
