@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full eval train bench-turn bench-seed bench-apart bench-live bench-memory bench-engine bench-stages chaos soak clean
+.PHONY: help doctor run serve build check test test-full test-gpu eval train bench-turn bench-seed bench-apart bench-live bench-memory bench-engine bench-stages bench-gpu chaos soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,6 +52,10 @@ test-full: $(DEV_INSTALLED) ## the slow proofs
 	@$(PY) -m build
 	@$(PY) -m pytest tests -m full $(ARGS)
 
+test-gpu: $(DEV_INSTALLED) ## every portable graph on a GPU beside the CPU: out/bench/gpu.json; says so where there is none
+	@if $(PY) -m loadtest.gpu present; then $(PY) -m build export --portable; fi
+	@$(PY) -m loadtest.gpu test $(ARGS)
+
 eval: $(DEV_INSTALLED) ## how well our weights speak and take orders: out/eval.json, and pages to read and listen to
 	@$(PY) -m build
 	@$(PY) -m build.evaluate $(ARGS)
@@ -75,6 +79,10 @@ bench-engine: $(DEV_INSTALLED) ## the AR engine, its peers and the server: out/b
 bench-stages: $(DEV_INSTALLED) ## encoder window, listening, diffusion lock, speaking: out/bench/stages.json (QUICK=1: one round)
 	@$(PY) -m build
 	@$(PY) -m loadtest.stages $(if $(QUICK),--quick) $(ARGS)
+
+bench-gpu: $(DEV_INSTALLED) ## steps beside their floor, first audio, streams, on a GPU: out/bench/gpu.json; says so where there is none
+	@if $(PY) -m loadtest.gpu present; then $(PY) -m build export --portable; fi
+	@$(PY) -m loadtest.gpu bench $(ARGS)
 
 bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mended: out/bench/apart.json
 	@$(PY) -m loadtest.apart $(ARGS)

