@@ -194,7 +194,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     for model, parameter, value in options.set:
         overrides.setdefault(model, {})[parameter] = value
     return Settings(
-        own=options.own,
+        own=tuple(options.own),
         models=options.model,
         overrides=overrides,
         ports=Ports(*options.ports) if options.ports else None,
