@@ -173,12 +173,6 @@ class Server:
         self.settings = replace(self.settings, ports=self.ports)
         return self.start(rehearse=False)
 
-    def wait(self) -> int:
-        """Wait until the server ends by itself; its exit code."""
-        if self._process is None:
-            raise RuntimeError("the server was not started")
-        return self._process.wait()
-
     def config(self, name: str) -> Any:
         """The ModelConfig that it serves `name` with."""
         return self.model(name).config

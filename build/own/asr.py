@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from build import contract
-from build.errors import CheckpointUnfit, ContractBroken
+from build.errors import ContractBroken
 from build.lineage import ROOT
 from build.own.asr_bytes import Budgets, measured
 from build.own.checkpoint import Checkpoint
+from build.own.measuring import deviation
 from build.own.placing import Place, save_graph, write_provenance
 from build.own.whisper import generation_of, models_of, sizes_of
 from build.quantize import int8_weights
@@ -74,7 +74,7 @@ class Whisper:
     def read(cls, checkpoint: Checkpoint, language: str | None) -> "Whisper":
         """CheckpointUnfit."""
         sizes = sizes_of(checkpoint)
-        generation = generation_of(checkpoint, sizes, _tokenizer(checkpoint), language)
+        generation = generation_of(checkpoint, sizes, checkpoint.open_tokenizer(), language)
         return cls(sizes, generation, *models_of(checkpoint, sizes))
 
     @property
@@ -184,15 +184,7 @@ def logits_off(whisper: Whisper, folder: Path, hidden: torch.Tensor) -> float:
     chosen[[*rules["suppress"], *rules["suppress_first"]]] = False
     expected = logits[0].numpy()[chosen]
     found = engine.logits(0)[chosen]
-    return float(np.sqrt(np.mean(np.square(found - expected))) / expected.std())
-
-
-def _tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    path = checkpoint.tokenizer
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as fault:  # the library raises Exception itself
-        raise CheckpointUnfit(f"{path} cannot be read: {fault}") from fault
+    return deviation(found, expected)
 
 
 def _configure(

@@ -1,7 +1,5 @@
 """What the models of a Whisper take: measured in processes of their own, or after ours."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +7,7 @@ from typing import Final
 
 from build.artifact import REPOSITORY
 from build.contract import read_config
-from build.errors import BuildError
-from build.lineage import ROOT
+from build.own.measuring import told_by
 from build.own.placing import MIB, mebibytes
 from build.whisper.config import TINY_EN, WhisperConfig
 from python_backends.encoder_window.windows import LONG_FRAMES, SHORT_FRAMES, bytes_a_frame
@@ -161,18 +158,9 @@ def measured(sizes: WhisperConfig, encoder: Path, step: Path, slots: int) -> Bud
     """Of the graphs in the folders `encoder` and `step`. BuildError when one does not run."""
     graph, passes = 0, {}
     for frames in (SHORT_FRAMES, LONG_FRAMES):
-        graph, passes[frames] = _run(PASS, encoder / "model.onnx", sizes.mels, frames)
-    engine = _run(STEP, step, sizes.decoder_context, sizes.encoder_context, sizes.width)
+        graph, passes[frames] = told_by(PASS, encoder / "model.onnx", sizes.mels, frames)
+    engine = told_by(STEP, step, sizes.decoder_context, sizes.encoder_context, sizes.width)
     return Budgets(sizes, slots, graph, passes, *engine)
-
-
-def _run(script: str, *arguments: object) -> tuple[int, int]:
-    asked = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BuildError(f"{arguments[0]} does not run: {done.stderr.strip()[-500:]}")
-    graph, work = map(int, done.stdout.split())
-    return graph, work
 
 
 def _scaled(model: str, key: str, share: float) -> str:

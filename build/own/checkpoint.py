@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from build.errors import CheckpointUnfit
@@ -61,6 +62,14 @@ class Checkpoint:
                 "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
             )
         return path
+
+    def open_tokenizer(self) -> Tokenizer:
+        """The fast tokenizer."""
+        path = self.tokenizer
+        try:
+            return Tokenizer.from_file(str(path))
+        except Exception as fault:  # the library raises Exception itself
+            raise CheckpointUnfit(f"{path} cannot be read: {fault}") from fault
 
     @cached_property
     def chat_template(self) -> str:

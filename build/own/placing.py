@@ -1,8 +1,6 @@
 """A repository of models that replace ours: their configs, artefacts and where they came from."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,7 +12,6 @@ from google.protobuf import text_format
 
 from build.artifact import REPOSITORY
 from build.contract import read_config
-from build.errors import BuildError
 from build.fetch import replacing, sha256
 
 SPARE: Final = 1.1
@@ -94,23 +91,3 @@ def write_provenance(path: Path, sources: Iterable[Path], facts: Mapping[str, An
 def mebibytes(count: float) -> str:
     """A byte budget for so many bytes, with some to spare."""
     return f"{-(-round(count * SPARE) // MIB)}MiB"
-
-
-MEASURE: Final = """
-import psutil, sys
-from pathlib import Path
-from python_backends.slot_engine.engine import SlotPoolEngine
-me = psutil.Process()
-before = me.memory_info().rss
-engine = SlotPoolEngine(Path(sys.argv[1]), slots=1, capacity=int(sys.argv[2]))
-print(me.memory_info().rss - before)
-"""
-
-
-def engine_bytes(folder: Path, capacity: int) -> int:
-    """What a process takes to hold the step graph of `folder`, its pools not touched."""
-    asked = [sys.executable, "-c", MEASURE, str(folder), str(capacity)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BuildError(f"the step graph does not open: {done.stderr.strip()[-500:]}")
-    return int(done.stdout)

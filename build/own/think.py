@@ -20,7 +20,8 @@ from build.llama.model import Llama
 from build.optional_head import with_optional_head
 from build.own.checkpoint import Checkpoint
 from build.own.llama import ends_of, model_of, sizes_of
-from build.own.placing import Place, engine_bytes, mebibytes, save_graph, write_provenance
+from build.own.measuring import deviation, engine_bytes
+from build.own.placing import Place, mebibytes, save_graph, write_provenance
 from build.quantize import int8_weights
 from build.sampler import export_sampler
 from build.step_graph import FusedKernels
@@ -138,17 +139,13 @@ def difference(
     with torch.no_grad():
         hidden, _ = model(torch.from_numpy(prompt)[None])
         expected = model.logits(hidden[0, -1]).numpy()
-    return float(np.sqrt(np.mean(np.square(found - expected))) / expected.std())
+    return deviation(found, expected)
 
 
 def _chat(checkpoint: Checkpoint, options: ThinkOptions) -> tuple[Chat, Tokenizer]:
     template = options.template or checkpoint.chat_template
     tokens = {name: checkpoint.special(name) for name in SPECIAL_TOKENS}
-    try:
-        tokenizer = Tokenizer.from_file(str(checkpoint.tokenizer))
-    except Exception as fault:  # the library raises Exception itself
-        raise CheckpointUnfit(f"{checkpoint.tokenizer} cannot be read: {fault}") from fault
-    return Chat(template, options.system, tokens, dict(QUIET)), tokenizer
+    return Chat(template, options.system, tokens, dict(QUIET)), checkpoint.open_tokenizer()
 
 
 def _prompt(chat: Chat, tokenizer: Tokenizer, options: ThinkOptions) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from deploy.errors import ServerFailed
 from deploy.figures import Row, read_metrics, rows
 from deploy.keeper import keeping
 from deploy.launcher import Server
@@ -22,6 +23,7 @@ STAGES = ("emu_listen", "emu_think", "emu_speak")
 LEVELS = ("tristage_open_requests", "tristage_slots")
 SETTLE_S = 5.0
 LOOK_S = 0.05
+AWAY_S = 60.0
 REMEMBERED_S = 65.0
 """A cancelled turn is remembered for a minute, and that it is forgotten told a little later."""
 
@@ -99,8 +101,11 @@ class Stand:
             self.down_since = None
 
     async def be_there(self) -> None:
-        """Wait until there is a server."""
+        """Wait until there is a server; ServerFailed when it stays away."""
+        deadline = time.monotonic() + AWAY_S
         while self.down_since is not None or not self.server.alive:
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"the server has been away for {AWAY_S:.0f} s")
             await asyncio.sleep(LOOK_S)
 
     def failures(self) -> list[str]:

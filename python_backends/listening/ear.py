@@ -44,10 +44,6 @@ WINDOW = 512
 PRE_ROLL_S = 0.3
 """Sound before the first speech that goes with it: the model is late by a consonant."""
 
-NEWS_S = 2.0
-"""With more sound than that waiting, the sound itself tells sooner than words whether a turn goes
-on after a pause: nothing is transcribed that is likely to be thrown away."""
-
 Transcribe = Callable[[str, Floats], Coroutine[Any, Any, str]]
 """What was said in sound [samples], for the turn of this name."""
 
@@ -183,8 +179,7 @@ class Ear:
                 self._tell(SpeechStarted(self.turn, _ms(at_s)))
             case Settled(at_s):
                 self._drop_draft()
-                if self.ahead_s < NEWS_S:
-                    self._begin(at_s)
+                self._begin(at_s)
             case WentOn():
                 self._drop_draft()
             case Finished(_, ended_s, waited_s, reason):

@@ -1,6 +1,7 @@
 """Tiny checkpoints with random weights, written by transformers as it writes real ones."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,3 +111,19 @@ def write_llm(
                 value.add_(0.3 * torch.randn_like(value))
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     return model
+
+
+def change(folder: Path, file: str = "config.json", **values: Any) -> None:
+    """Other values in one of its JSON files."""
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def without(name: str) -> Callable[[Path], None]:
+    """What removes a file of a checkpoint."""
+    return lambda folder: (folder / name).unlink()
+
+
+def pickled(folder: Path) -> None:
+    """Its weights look like PyTorch's own files."""
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")

@@ -27,6 +27,7 @@ from python_backends.ar_loop.tasks.transcribe import Transcribe
 from python_backends.bridge import ModelConfig
 from python_backends.encoder_window.settings import EncodeSettings
 from tests.build.greedy import REPOSITORY, Context, Stepper, open_graph
+from tests.build.own_checkpoints import change, pickled, without
 from tests.build.own_whispers import (
     KINDS,
     LANGUAGES,
@@ -212,19 +213,6 @@ def test_tiny_en_brought_in_this_way_gives_the_artefacts_that_we_ship(tmp_path: 
     assert set(ours.pop("suppress")) <= set(rules.pop("suppress"))
     assert sorted(ours.pop("suppress_first")) == rules.pop("suppress_first")
     assert rules == ours
-
-
-def change(folder: Path, file: str = "config.json", **values: Any) -> None:
-    path = folder / file
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-def without(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
-
-
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
 def of_another(folder: Path) -> None:

@@ -21,7 +21,7 @@ from deploy.errors import RepositoryError
 from deploy.repositories import read_models, to_load
 from deploy.settings import REPOSITORIES
 from tests.build.greedy import Stepper
-from tests.build.own_checkpoints import FAMILIES, write_llm
+from tests.build.own_checkpoints import FAMILIES, change, pickled, without, write_llm
 
 CAPACITY = 256
 CLOSE = 1e-3
@@ -87,23 +87,9 @@ def test_shards_and_half_precision_are_read(tmp_path: Path) -> None:
         torch.testing.assert_close(states[1][name], value, atol=0, rtol=0)
 
 
-def change(folder: Path, **values: Any) -> None:
-    """Of config.json."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-def without(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).unlink()
-
-
 def cut(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
-
-
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
 def untemplated(folder: Path) -> None:
