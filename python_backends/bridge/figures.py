@@ -53,6 +53,10 @@ FIGURES: Mapping[Name, Figure] = {
     "steps_total": Figure(
         "COUNTER", "Decoding steps, encoder passes, locked batches or flow steps ended"
     ),
+    "heartbeats_total": Figure(
+        "COUNTER",
+        "Times that a process has published its figures; rows of one that beats no more are stale",
+    ),
     "releases_total": Figure("COUNTER", "Encoder passes, by the reason why each one left"),
     "shared_total": Figure(
         "COUNTER", "Encoder windows that waited for the same sound instead of being encoded again"
@@ -79,6 +83,13 @@ FIGURES: Mapping[Name, Figure] = {
     "stage_up": Figure("GAUGE", "Whether the process of a stage runs, as the front door sees it"),
     "restarts_total": Figure(
         "COUNTER", "Processes of a stage that have taken the place of one that had ended"
+    ),
+    "spans_total": Figure(
+        "COUNTER", "Spans of turns for the collector, by whether they were sent or dropped"
+    ),
+    "server_started": Figure(
+        "GAUGE",
+        "When the server began, in s since its machine did; another value is another server",
     ),
     "remote_turns": Figure("GAUGE", "Turns that a proxy has at a replica and that are not over"),
 }

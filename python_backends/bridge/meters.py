@@ -16,7 +16,15 @@ Timing = Literal[
     "first_chunk_seconds",
     "chunk_seconds",
 ]
-Event = Literal["releases_total", "requests_total", "restarts_total", "shared_total", "steps_total"]
+Event = Literal[
+    "heartbeats_total",
+    "releases_total",
+    "requests_total",
+    "restarts_total",
+    "shared_total",
+    "spans_total",
+    "steps_total",
+]
 Level = Literal[
     "slots",
     "bytes",
@@ -25,6 +33,7 @@ Level = Literal[
     "open_requests",
     "dead_turns",
     "remote_turns",
+    "server_started",
     "stage_up",
 ]
 Name = Timing | Event | Level
@@ -45,6 +54,9 @@ class Meters:
 
     def count(self, name: Event, **labels: str) -> None:
         """Something happened once more."""
+
+    def begin(self, name: Event, **labels: str) -> None:
+        """It has not happened yet: who reads a counter's increase has to have seen it at 0."""
 
     def gauge(self, name: Level, value: float, **labels: str) -> None:
         """Something is so large now."""
@@ -72,6 +84,9 @@ class Tally(Meters):
 
     def count(self, name: Event, **labels: str) -> None:
         self._entries.append((name, tuple(labels.items()), 1.0))
+
+    def begin(self, name: Event, **labels: str) -> None:
+        self._entries.append((name, tuple(labels.items()), 0.0))
 
     def gauge(self, name: Level, value: float, **labels: str) -> None:
         self._entries.append((name, tuple(labels.items()), value))

@@ -42,6 +42,7 @@ class Publisher:
     def _run(self) -> None:
         try:
             while not self._closing.wait(PERIOD_S):
+                self._figures.tell("heartbeats_total", (), 1)
                 self._publish()
                 self._also()
         except Exception as fault:

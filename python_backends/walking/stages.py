@@ -127,7 +127,9 @@ class Stages:
                 handle = os.pidfd_open(pid)
             except OSError:
                 continue
-            if known is not None:
+            if known is None:
+                self._meters.begin("restarts_total", of=model)
+            else:
                 self._meters.count("restarts_total", of=model)
             self._meters.gauge("stage_up", 1, of=model)
             life = self._lives[model] = _Life(model, pid, handle, started_s(pid))

@@ -162,7 +162,8 @@ def test_a_publisher_that_fails_says_so_and_can_be_closed(monkeypatch: pytest.Mo
         raise fakes.TritonModelException("metrics are off")
 
     monkeypatch.setattr(fakes, "MetricFamily", refuse)
-    monkeypatch.setattr(refuse, "GAUGE", "gauge", raising=False)
+    for kind in ("COUNTER", "GAUGE"):
+        monkeypatch.setattr(refuse, kind, kind.lower(), raising=False)
     tally = Tally()
     tally.gauge("bytes", 1)
     publisher = Publisher("think", tally, Figures("think"))
