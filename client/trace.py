@@ -1,44 +1,33 @@
 """A turn as OpenTelemetry spans: the client's turn, and below it what every stage did with it.
 
-Servers export nothing: all that is known of a turn travels with it, in EVENTS. So one reader makes
-the whole trace, of however many servers, and needs no collector beside any of them.
+All that is known of a turn travels with it, in EVENTS. So one reader makes the whole trace, of
+however many servers, and needs no collector beside any of them. A door that sends traces itself
+says so there: then the client's own span is all that is missing.
 """
 
-import json
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Self
 
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event as Moment
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from client.record import TurnRecord
-from client.traceparent import derived_id, root_span_id
+from client.traceparent import root_span_id
+from python_backends.tracing.door_turn import EXPORTED
+from python_backends.tracing.spans import (
+    SCOPE,
+    Attributes,
+    StageSpan,
+    children,
+    flags,
+    resource,
+    unix_offset_ns,
+)
 
-Attributes = dict[str, str | bool | int | float]
-SCOPE = InstrumentationScope("tristage")
-
-
-class StageSpan(Protocol):
-    """One entry of EVENTS, as the client and the ledger read them."""
-
-    @property
-    def stage(self) -> str: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def piece(self) -> int: ...
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def end_ns(self) -> int: ...
-    @property
-    def more(self) -> Mapping[str, Any]: ...
+__all__ = ["TracedTurn", "clock_shift_ns", "to_spans", "unix_offset_ns"]
 
 
 @dataclass(frozen=True)
@@ -70,12 +59,6 @@ class TracedTurn:
         )
 
 
-def unix_offset_ns() -> int:
-    """What added to CLOCK_MONOTONIC gives unix time; true to the ns between two of its readings."""
-    before_ns, unix_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-    return unix_ns - (before_ns + after_ns) // 2
-
-
 def clock_shift_ns(turn: TracedTurn) -> int:
     """What added to the stages' clock gives the client's: 0 where their spans fit into the turn.
 
@@ -98,8 +81,10 @@ def to_spans(turn: TracedTurn, offset_ns: int) -> list[ReadableSpan]:
     parent = root.get_span_context()
     assert parent is not None
     shift_ns = offset_ns + clock_shift_ns(turn)
-    ids = _ids(turn, f"{parent.trace_id:032x}", shared=root.parent is not None)
-    return [root, *(_child(span, span_id, parent, shift_ns) for span, span_id in ids)]
+    known = any(span.more.get(EXPORTED) for span in turn.spans)
+    spans = () if known else turn.spans
+    shared = root.parent is not None
+    return [root, *children(turn.turn_id, spans, parent, shift_ns, shared=shared)]
 
 
 def _root(turn: TracedTurn, offset_ns: int) -> ReadableSpan:
@@ -113,7 +98,7 @@ def _root(turn: TracedTurn, offset_ns: int) -> ReadableSpan:
         "turn",
         context=own,
         parent=caller,
-        resource=_resource("client"),
+        resource=resource("client"),
         attributes=attributes,
         events=moments,
         kind=SpanKind.CLIENT,
@@ -126,55 +111,10 @@ def _root(turn: TracedTurn, offset_ns: int) -> ReadableSpan:
 
 def _contexts(turn: TracedTurn) -> tuple[SpanContext, SpanContext | None]:
     """The client's span and, where the trace is a caller's, the span that it is called from."""
-    _, trace, parent, flags = turn.traceparent.split("-")[:4]
+    _, trace, parent, sampled = turn.traceparent.split("-")[:4]
     root_id = root_span_id(trace, turn.turn_id)
-    own = SpanContext(int(trace, 16), root_id, is_remote=False, trace_flags=_flags(flags))
-    caller = SpanContext(int(trace, 16), int(parent, 16), is_remote=True, trace_flags=_flags(flags))
-    return own, None if caller.span_id == root_id else caller
-
-
-def _child(span: StageSpan, span_id: int, parent: SpanContext, shift_ns: int) -> ReadableSpan:
-    told = {"stage": span.stage, "what": span.what, "piece": span.piece, **span.more}
-    return ReadableSpan(
-        f"{span.stage} {span.what}",
-        context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags),
-        parent=parent,
-        resource=_resource(span.stage),
-        attributes={name: _plain(value) for name, value in told.items() if value is not None},
-        start_time=span.start_ns + shift_ns,
-        end_time=span.end_ns + shift_ns,
-        instrumentation_scope=SCOPE,
+    own = SpanContext(int(trace, 16), root_id, is_remote=False, trace_flags=flags(sampled))
+    caller = SpanContext(
+        int(trace, 16), int(parent, 16), is_remote=True, trace_flags=flags(sampled)
     )
-
-
-def _ids(turn: TracedTurn, trace: str, *, shared: bool) -> Iterator[tuple[StageSpan, int]]:
-    """Every different span, by start, with the id that follows from it.
-
-    Spans that differ only in what they tell beside are numbered: two windows of one encoder batch
-    begin at the same moment. So do those of two turns in one batch, and a caller's trace, which is
-    `shared`, may have both: there the turn's id goes in too.
-    """
-    distinct = {_identity(span): span for span in turn.spans}
-    seen: Counter[tuple[str, str, int, int]] = Counter()
-    for _, span in sorted(distinct.items(), key=lambda item: item[0]):
-        key = (span.stage, span.what, span.piece, span.start_ns)
-        more = [turn.turn_id] * shared + [seen[key]] * bool(seen[key])
-        yield span, derived_id(trace, *key, *more)
-        seen[key] += 1
-
-
-def _identity(span: StageSpan) -> tuple[int, int, str, str, int, str]:
-    more = json.dumps(dict(span.more), sort_keys=True, default=str)
-    return span.start_ns, span.end_ns, span.stage, span.what, span.piece, more
-
-
-def _resource(part: str) -> Resource:
-    return Resource({"service.name": f"tristage-{part}"})
-
-
-def _flags(text: str) -> TraceFlags:
-    return TraceFlags(int(text, 16))
-
-
-def _plain(value: Any) -> str | bool | int | float:
-    return value if isinstance(value, str | bool | int | float) else json.dumps(value, default=str)
+    return own, None if caller.span_id == root_id else caller

@@ -8,6 +8,7 @@ import hashlib
 import secrets
 
 from python_backends.errors import InvalidInput
+from python_backends.tracing.ids import derived_id
 
 
 def new_traceparent(turn_id: str) -> str:
@@ -44,9 +45,3 @@ def trace_id(traceparent: str) -> str:
 def root_span_id(trace: str, turn_id: str) -> int:
     """Of the client's span of a turn, 64 bits."""
     return derived_id(trace, "client", turn_id)
-
-
-def derived_id(*parts: object) -> int:
-    """64 bits that follow from the parts alone."""
-    told = "/".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8])

@@ -48,6 +48,9 @@ class Told:
     events: bytes = b""
     """EVENTS of the last response, read when it is asked for: there may be thousands of turns."""
 
+    all_events: list[bytes] | None = None
+    """EVENTS of every response, where they are kept."""
+
     ends: int = 0
     """Final responses and errors: exactly one is right."""
 
@@ -102,10 +105,12 @@ class Told:
 
 
 class Caller:
-    """Speaks turns to the front door, each with a token of its own."""
+    """Speaks turns to the front door, each with a token of its own. `keeps_events`: of every
+    response, not the last one's alone."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, keeps_events: bool = False) -> None:
         self.address = address
+        self._keeps_events = keeps_events
         self._tokens = count(1)
         self._channel, self._stub = _dialled(address)
         self._watcher = AsyncWatcher(self._stub, DOOR)
@@ -120,6 +125,7 @@ class Caller:
         """One turn to its end; `leave_after_s` cancels it then, or cuts its connection."""
         token = next(self._tokens)
         told = Told(f"chaos-{token}", token, Pulse(f"chaos-{token}", time.monotonic()))
+        told.all_events = [] if self._keeps_events else None
         request = wire.to_request(
             DOOR,
             {"AUDIO": np.array([[0, token, 0, 0]], np.float32)},
@@ -210,5 +216,7 @@ def _take(told: Told, message: service_pb2.ModelStreamInferResponse) -> None:
         raw = dict(zip(names, response.raw_output_contents, strict=True))
         told.heard.append(raw["HEARD"][LENGTH_BYTES:].decode())
         told.events = raw["EVENTS"] or told.events
+        if told.all_events is not None:
+            told.all_events.append(raw["EVENTS"])
     if wire.is_final(response):
         told.ends += 1

@@ -52,11 +52,12 @@ class Meters:
     def observe(self, name: Timing, seconds: float) -> None:
         """Something took so long."""
 
-    def count(self, name: Event, **labels: str) -> None:
-        """Something happened once more."""
+    def count(self, name: Event, times: int = 1, **labels: str) -> None:
+        """Something happened once more, or so many times."""
 
     def begin(self, name: Event, **labels: str) -> None:
         """It has not happened yet: who reads a counter's increase has to have seen it at 0."""
+        self.count(name, 0, **labels)
 
     def gauge(self, name: Level, value: float, **labels: str) -> None:
         """Something is so large now."""
@@ -82,11 +83,8 @@ class Tally(Meters):
     def observe(self, name: Timing, seconds: float) -> None:
         self._entries.append((name, (), seconds))
 
-    def count(self, name: Event, **labels: str) -> None:
-        self._entries.append((name, tuple(labels.items()), 1.0))
-
-    def begin(self, name: Event, **labels: str) -> None:
-        self._entries.append((name, tuple(labels.items()), 0.0))
+    def count(self, name: Event, times: int = 1, **labels: str) -> None:
+        self._entries.append((name, tuple(labels.items()), float(times)))
 
     def gauge(self, name: Level, value: float, **labels: str) -> None:
         self._entries.append((name, tuple(labels.items()), value))

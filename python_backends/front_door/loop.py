@@ -15,6 +15,7 @@ from python_backends.errors import Cancelled, DeadlineMissed, StageError, StageF
 from python_backends.front_door.entry import Entry
 from python_backends.front_door.history import Histories
 from python_backends.front_door.settings import DoorSettings
+from python_backends.front_door.traces import Traces
 from python_backends.front_door.turn import Turn
 from python_backends.ordering.exchange import history_json
 from python_backends.peer import Peer
@@ -31,7 +32,8 @@ LOOK_S = 0.25
 class Door:
     """Lets turns in and brings them through the stages; who cancels or leaves stops them all.
 
-    `route`: instead of asking the server for the ensemble's; `find`: see `Stages`.
+    `route`: instead of asking the server for the ensemble's; `find`: see `Stages`; `traces`: is
+    told of every turn that was let in or waited.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class Door:
         route: Route | None = None,
         find: Find = of_this_server,
         meters: Meters | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._settings = settings
         self._address = address
         self._route = route
         self._find = find
         self._meters = meters or Meters()
+        self._traces = traces
         self._turns: dict[Turn, asyncio.Task[None] | None] = {}
         """Everybody who is here and may still be cancelled; None while they wait."""
 
@@ -153,6 +157,7 @@ class Door:
             self._leave(turn, DeadlineMissed(late))
         for turn in self._entry.begin():
             turn.began_ns = now_ns()
+            turn.is_traced = self._traces is not None
             self._meters.observe("queue_seconds", (turn.began_ns - turn.request.arrived_ns) / 1e9)
             task = asyncio.create_task(self._turn(turn))
             self._turns[turn] = task
@@ -171,6 +176,8 @@ class Door:
         self._forget(turn)
         self._entry.end(turn, served=False)
         turn.request.fail(error)
+        if self._traces is not None:
+            self._traces.offer(turn.told(error.code))
 
     def _forget(self, turn: Turn) -> None:
         self._turns.pop(turn, None)
@@ -207,6 +214,7 @@ class Door:
             async with asyncio.timeout(None if math.isinf(left_s) else left_s):
                 await self._walk(turn)
             request.finish()
+            turn.failure = ""
             self._entry.end(turn, served=True)
             return
         except TimeoutError:
@@ -219,6 +227,7 @@ class Door:
             self._remember(turn)
             self._forget(turn)
             if request.is_open:
+                turn.failure = error.code
                 await self._drop(turn)
                 error.turn = request.turn
                 request.fail(error)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from python_backends.bridge import ModelConfig, Request, StageBackend
 from python_backends.front_door.loop import Door
 from python_backends.front_door.settings import DoorSettings
+from python_backends.front_door.traces import ENDPOINT, Traces
 from python_backends.siblings import stubs
 
 
@@ -23,14 +24,29 @@ class TritonPythonModel(StageBackend):
 
     remembers_cancels = False
     _drains = False
+    _traces: Traces | None = None
 
     def make_loop(self, config: ModelConfig) -> Door:
         settings = config.settings(DoorSettings)
         address = os.environ.get("TRISTAGE_GRPC", settings.server)
-        self._door = Door(settings, address, meters=self.meters)
+        self._door = Door(settings, address, meters=self.meters, traces=self._traced())
         if self._drains:
             self._door.drain()
         return self._door
+
+    def finalize(self) -> None:
+        """See StageBackend."""
+        super().finalize()
+        if self._traces is not None:
+            self._traces.close()
+
+    def _traced(self) -> Traces | None:
+        """Where turns are told of, if anywhere; OpenTelemetry takes 0.2 s to import."""
+        if self._traces is None and (endpoint := os.environ.get(ENDPOINT)):
+            from python_backends.tracing.exporter import Exporter
+
+            self._traces = Exporter(endpoint, self.meters)
+        return self._traces
 
     def screen(self, request: Request) -> None:
         """See StageBackend."""

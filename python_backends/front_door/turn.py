@@ -13,6 +13,7 @@ from python_backends.bridge.options import MAX_SESSION_CHARS
 from python_backends.errors import InvalidInput
 from python_backends.ordering.exchange import Exchange
 from python_backends.peer import Outputs
+from python_backends.tracing.door_turn import EXPORTED, DoorTurn
 
 AT_ONCE_NS = 20_000_000
 """Who was let in so soon has not waited."""
@@ -45,6 +46,15 @@ class Turn:
     """When it was let in; 0 while it waits."""
 
     exchange: Exchange = field(default_factory=Exchange)
+    is_traced: bool = False
+    """Its spans are kept, for a collector."""
+
+    spans: dict[bytes, None] = field(default_factory=dict)
+    first_ns: int | None = None
+    """When its first response left."""
+
+    failure: str | None = None
+    """The code it ended with, "" where it was answered; None until then."""
 
     def __post_init__(self) -> None:
         self.heard = self.request.text("HEARD", "", most=MAX_HEARD_CHARS)
@@ -87,6 +97,18 @@ class Turn:
         """It is sent as words, and need not be listened to."""
         return self.request.array("HEARD") is not None
 
+    def told(self, failure: str) -> DoorTurn:
+        """What a collector is told of it; `failure`: the code of a turn that never began."""
+        return DoorTurn(
+            turn=self.request.turn,
+            traceparent=self.request.options.traceparent,
+            arrived_ns=self.request.arrived_ns,
+            end_ns=now_ns(),
+            first_ns=self.first_ns,
+            failure=failure if self.failure is None else self.failure,
+            events=tuple(self.spans),
+        )
+
     def inputs(self) -> Outputs:
         """What the caller sent, but HEARD."""
         found = {name: self.request.optional(name) for name in TENSORS}
@@ -98,10 +120,15 @@ class Turn:
         piece, chunk = int(place[0, 0]), int(place[0, 1])
         if not chunk:  # every chunk of a piece has the text of the whole
             self.exchange.add(_line(outputs["HEARD"]), _line(outputs["TEXT"]))
-        spans = [request.span("relay", request.arrived_ns, now_ns(), piece=piece)]
+        told = {EXPORTED: True} if self.is_traced else {}
+        spans = [request.span("relay", request.arrived_ns, now_ns(), piece=piece, **told)]
         if not place[0, :2].any() and self.began_ns - request.arrived_ns > AT_ONCE_NS:
             spans.append(request.span("admission", request.arrived_ns, self.began_ns, piece=piece))
-        request.send({**outputs, "EVENTS": request.events_after(outputs["EVENTS"], *spans)})
+        events = request.events_after(outputs["EVENTS"], *spans)
+        request.send({**outputs, "EVENTS": events})
+        if self.is_traced:
+            self.first_ns = self.first_ns or now_ns()
+            self.spans |= dict.fromkeys(bytes(one) for one in events.reshape(-1))
 
 
 def _line(values: NDArray[Any]) -> str:
