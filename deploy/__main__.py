@@ -3,9 +3,11 @@ the servers of a plan. `bytes`: what models declare and take. `sweep`: clean up.
 
 import argparse
 import json
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +16,7 @@ from rich.console import Console
 from deploy import runs
 from deploy.cluster import commands as cluster
 from deploy.errors import DeployError, TlsUnfit
+from deploy.json_log import JsonLog, following
 from deploy.keeper import keeping
 from deploy.launcher import Server
 from deploy.plan_check import LOOPBACK
@@ -22,6 +25,8 @@ from deploy.progress import Line
 from deploy.reconcile import LEAST, MOST, Row, as_they_are, table, under_load
 from deploy.settings import OUT, Ports, Settings
 from deploy.tls import Tls
+from python_backends.front_door.traces import ENDPOINT
+from python_backends.log_format import LOG_FORMAT
 from python_backends.sizes import byte_count
 
 EXAMPLE = """
@@ -45,10 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.action(options))
     except DeployError as failure:
-        print(f"error: {failure}", file=sys.stderr)
+        if getattr(options, "log_format", TEXT) == JSON:
+            JsonLog().told("failed", str(failure))
+        else:
+            print(f"error: {failure}", file=sys.stderr)
         return 1
 
 
+TEXT, JSON = "text", "json"
 TABLE_WIDTH = 110
 """Columns, where there is no terminal to ask."""
 
@@ -65,25 +74,70 @@ def serve(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C, or SIGTERM, which lets open turns end first; 1 when the server has ended
     by itself and cannot be started again."""
     signal.signal(signal.SIGTERM, _terminate)
+    says = _Json() if options.log_format == JSON else _Text()
     try:
         with (
-            Server(_settings(options), Line()) as server,
-            keeping(server, _told, attempts=ATTEMPTS) as keeper,
+            Server(_settings(options), says.progress) as server,
+            says.beside(server),
+            keeping(server, says.told, attempts=ATTEMPTS) as keeper,
         ):
-            print(_address_book(server), flush=True)
+            says.ready(server)
             try:
                 keeper.wait()
             except _Terminated:
                 keeper.draining = True
-                print("\nno more turns are taken; waiting for those that are open", flush=True)
+                says.told("draining", "no more turns are taken; waiting for those that are open")
                 if keeper.phase == "ready":
                     server.drain(options.drain_s)
                 raise
-            print("error: the server could not be started again", file=sys.stderr)
+            says.told("failed", "the server could not be started again")
             return 1
     except (KeyboardInterrupt, _Terminated):
-        print("\nstopped")
+        says.told("stopped", "stopped")
         return 0
+
+
+class _Text:
+    """Tells a person."""
+
+    def __init__(self) -> None:
+        self.progress: Callable[[str], None] = Line()
+
+    def ready(self, server: Server) -> None:
+        print(_address_book(server), flush=True)
+
+    def beside(self, server: Server) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def told(self, kind: str, what: str) -> None:
+        match kind:
+            case "draining" | "stopped":
+                print(f"\n{what}", flush=True)
+            case _:
+                _told(kind, what)
+
+
+class _Json(_Text):
+    """Tells a machine: every line is a JSON object, those of the server and its stages as well."""
+
+    def __init__(self) -> None:
+        self._log = JsonLog()
+        self.progress = self._log
+
+    def ready(self, server: Server) -> None:
+        addresses = {
+            "grpc": server.grpc_address,
+            "http": server.http_address,
+            "metrics": server.metrics_address,
+        }
+        told = ", ".join(f"{name} {address}" for name, address in addresses.items())
+        self._log.told("serving", f"{told}; {len(server.models)} models")
+
+    def beside(self, server: Server) -> AbstractContextManager[None]:
+        return following(server, self._log.write)
+
+    def told(self, kind: str, what: str) -> None:
+        self._log.told(kind, what)
 
 
 def _told(kind: str, what: str) -> None:
@@ -136,6 +190,17 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--tls-key", type=Path, help="and its key (PEM)")
     server.add_argument("--tls-ca", type=Path, help="let in only callers it has signed (PEM)")
     server.add_argument(
+        "--log-format",
+        choices=(TEXT, JSON),
+        default=os.environ.get(LOG_FORMAT, TEXT),
+        help=f"json: one object a line on stdout, with the ids of failed turns (${LOG_FORMAT})",
+    )
+    server.add_argument(
+        "--otlp-endpoint",
+        metavar="URL",
+        help="send every turn's trace to a collector: http://HOST:4318/v1/traces",
+    )
+    server.add_argument(
         "--drain-s", type=float, default=10.0, help="what SIGTERM gives open turns (10)"
     )
     declared = commands.add_parser("bytes", help="what models declare, and what they take")
@@ -150,7 +215,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-NO_ADDRESS = {"ports": None, "host": LOCALHOST, "tls_cert": None, "tls_key": None, "tls_ca": None}
+NO_ADDRESS = {
+    "ports": None,
+    "host": LOCALHOST,
+    "tls_cert": None,
+    "tls_key": None,
+    "tls_ca": None,
+    "log_format": TEXT,
+    "otlp_endpoint": None,
+}
 """Of a server that nobody else is to reach."""
 
 
@@ -202,8 +275,15 @@ def _settings(options: argparse.Namespace) -> Settings:
         host=options.host,
         tls=_tls(options),
         bytes=options.bytes,
+        environment=_told_by(options),
         out=options.out,
     )
+
+
+def _told_by(options: argparse.Namespace) -> dict[str, str]:
+    """Environment variables of the server, as to how it tells of itself."""
+    found = {LOG_FORMAT: options.log_format}
+    return found | ({ENDPOINT: options.otlp_endpoint} if options.otlp_endpoint else {})
 
 
 def _tls(options: argparse.Namespace) -> Tls | None:

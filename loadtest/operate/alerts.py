@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,6 +77,8 @@ class Fault:
     emulation: Mapping[str, Any] = field(default_factory=dict)
     """What is changed of the emulated device."""
 
+    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    models: Sequence[str] = (DOOR, LEAKY)
     kept: bool = False
     """A keeper brings the server and its stages back."""
 
@@ -114,18 +116,20 @@ def figures(told: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
 def observed(fault: Fault, folder: Path) -> tuple[set[str], float]:
     """The alerts that fire under a fault, and how many s it took all of its own to."""
     with (
-        _standing(fault, folder) as stand,
+        standing(fault, folder) as stand,
         scraping(stand.server.metrics_address, folder / "prometheus", FACTOR) as prometheus,
     ):
         return asyncio.run(_observed(fault, stand, prometheus))
 
 
 @contextmanager
-def _standing(fault: Fault, folder: Path) -> Iterator[Stand]:
+def standing(fault: Fault, folder: Path) -> Iterator[Stand]:
+    """A server with what the fault changes of it."""
     settings = Settings(
         repositories=[EMULATED, LEAK / "repository"],
         backends=[LEAK / "backends"],
-        models=[DOOR, LEAKY],
+        models=fault.models,
+        overrides=fault.overrides,
         out=folder / "out",
         exit_timeout_s=1,
     )

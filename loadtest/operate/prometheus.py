@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,8 +90,10 @@ def scraping(metrics_address: str, folder: Path, factor: float = 1) -> Iterator[
     log = folder / "prometheus.log"
     with log.open("wb") as kept, subprocess.Popen(command, stdout=kept, stderr=kept) as process:
         try:
-            _wait_until_ready(address, process, log)
-            yield Prometheus(address)
+            _wait_until(lambda: _is_ready(address), "did not start", process, log)
+            found = Prometheus(address)
+            _wait_until(lambda: bool(found.query("up")), "scraped nothing", process, log)
+            yield found
         finally:
             process.terminate()
 
@@ -133,14 +135,21 @@ def _configuration(metrics_address: str) -> str:
     )
 
 
-def _wait_until_ready(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_until(
+    so: Callable[[], bool], failure: str, process: "subprocess.Popen[bytes]", log: Path
+) -> None:
+    """It looks for what to scrape every 5 s, so that its first scrape may come late."""
     deadline = time.monotonic() + START_S
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=1):
-                return
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                end = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
-                raise PrometheusFailed(f"Prometheus did not start:\n{end}") from None
-            time.sleep(0.1)
+    while not so():
+        if process.poll() is not None or time.monotonic() > deadline:
+            end = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+            raise PrometheusFailed(f"Prometheus {failure}:\n{end}")
+        time.sleep(0.1)
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}/-/ready", timeout=1):
+            return True
+    except OSError:
+        return False

@@ -73,6 +73,12 @@ class Lane:
         """The command under way is done, well or not."""
         return self.flight is not None and self.flight.done.done()
 
+    @property
+    def ran_until_s(self) -> float:
+        """When the engine was done with the command that landed last, until the next is launched:
+        the loop may see to it later, and that is no part of the step."""
+        return self._clock() if self._idle_since is None else self._idle_since
+
     def keep(self, prefix: Prefix, row: int) -> None:
         """Have a row stored with the next command, which is before it can be overwritten."""
         self._keeps.append((prefix, row))

@@ -145,7 +145,7 @@ class DecodeLoop:
             return []
         if flight.plan.members:
             took_s = self._clock() - flight.since
-            self._landed_after_s.append(took_s)
+            self._landed_after_s.append(lane.ran_until_s - flight.since)
             self._step_s += 0.05 * (took_s - self._step_s)
         for member in _begun(flight.plan):
             self._release(member)

@@ -237,4 +237,4 @@ class StageBackend:
             request.fail(StageFailed(message))
 
     def _log_fault(self, what: str, fault: Exception, *, quote: bool = False) -> None:
-        log_fault(f"{self._config.name}: {what}", fault, quote=quote)
+        log_fault(f"{self._config.name}: {what}", fault, quote=quote, stage=self._config.name)

@@ -38,7 +38,7 @@ FIGURES: Mapping[Name, Figure] = {
     ),
     "step_seconds": Figure(
         "HISTOGRAM",
-        "Seconds of one decoding step, encoder pass, locked batch or flow step, to its landing",
+        "Seconds of one decoding step, encoder pass, locked batch or flow step",
         STEP_S,
     ),
     "gap_seconds": Figure(

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from python_backends.bridge.events import now_ns
+from python_backends.bridge.log import log_failed_turn
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.outbox import Work
 from python_backends.bridge.request import MAX_INPUT_BYTES, Answer, Request
-from python_backends.errors import from_text
+from python_backends.errors import StageError, from_text
 
 
 class MeteredRequest(Request):
@@ -35,11 +36,13 @@ class MeteredRequest(Request):
             self._note_answer()
 
     def _send_last(self, answer: Answer | None) -> None:
-        outcome = _outcome(answer)
+        error = _error(answer)
         super()._send_last(answer)
-        if answer is not None and outcome == "ok":
+        if answer is not None and error is None:
             self._note_answer()
-        self._meters.count("requests_total", outcome=outcome)
+        self._meters.count("requests_total", outcome="ok" if error is None else error.code)
+        if error is not None and not self.is_control:
+            log_failed_turn(error, self.stage, self.turn, self.options.traceparent)
 
     def _note_answer(self) -> None:
         if not self._answered:
@@ -47,8 +50,8 @@ class MeteredRequest(Request):
             self._meters.observe("first_chunk_seconds", (now_ns() - self.arrived_ns) / 1e9)
 
 
-def _outcome(answer: Answer | None) -> str:
-    """The code of the error that a last response is, or ok."""
+def _error(answer: Answer | None) -> StageError | None:
+    """The error that a last response is, if it is one."""
     if answer is None or not answer.native.has_error():
-        return "ok"
-    return from_text(answer.native.error().message()).code
+        return None
+    return from_text(answer.native.error().message())

@@ -16,6 +16,7 @@ import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 from python_backends.bridge import events
+from python_backends.bridge.log import log_fault
 from python_backends.bridge.options import MAX_TURN_CHARS, Options
 from python_backends.bridge.outbox import Work, at_once
 from python_backends.bridge.tensors import Array, size_of, to_array, to_tensors
@@ -281,6 +282,7 @@ class Request:
 
     def _end_after(self, fault: Exception) -> None:
         """The server did not take the last response: a small error goes instead."""
-        pb_utils.Logger.log_error(f"{self.stage}: turn {self.turn!r}: {fault}")
+        what = f"{self.stage}: turn {self.turn!r}: the last response was not taken"
+        log_fault(what, fault, quote=True, stage=self.stage, turn=self.turn)
         with contextlib.suppress(pb_utils.TritonModelException):
             self._send_last(self._refusal(StageFailed(f"the answer could not be sent: {fault}")))

@@ -82,6 +82,7 @@ def test_the_bridge_knows_no_stage(path: Path) -> None:
         "errors",
         "declared",
         "scheduling",
+        "log_format",
         "siblings",
     }
 

@@ -501,11 +501,15 @@ def test_unknown_tasks_and_engines_are_refused_at_load() -> None:
 class Metered(Bench):
     """Its clock stands still unless the test moves it."""
 
-    def __init__(self, task: CountTask | None = None) -> None:
+    def __init__(self, task: CountTask | None = None, engine: CountingEngine | None = None) -> None:
         super().__init__()
         self.now, self.tally = 0.0, Tally()
         self.loop = DecodeLoop(
-            task or self.task, [self.engine], SETTINGS, lambda: self.now, meters=self.tally
+            task or self.task,
+            [engine or self.engine],
+            SETTINGS,
+            lambda: self.now,
+            meters=self.tally,
         )
 
     def arrive(self, prompt: list[int], goal: int, turn: str = "t") -> None:
@@ -521,12 +525,20 @@ class Metered(Bench):
 
 
 def test_every_step_tells_how_long_it_took_and_who_has_waited_how_long_for_it() -> None:
-    bench = Metered()
+    class Slow(CountingEngine):
+        """Takes a quarter of a second for its first command."""
+
+        def run(self, command: Command) -> Result:
+            bench.now = 0.75
+            return super().run(command)
+
+    bench = Metered(engine=Slow())
     bench.arrive([1], 3)
     bench.now = 0.5
     bench.step()
     assert bench.told()["queue_seconds"] == [0.5]
-    bench.now = 0.75
+    bench.loop._lanes[0].flight.done.result()
+    bench.now = 9.0  # the loop sees to it later, which is no part of the step
     bench.step()
     told = bench.told()
     assert told["step_seconds"] == [0.25]

@@ -322,6 +322,7 @@ def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_nex
     took_s, told = asyncio.run(run())
     of = (("of", "think"),)
     assert tally.take() == [
+        ("restarts_total", of, 0.0),
         ("stage_up", of, 1),
         ("stage_up", of, 0),
         ("restarts_total", of, 1.0),

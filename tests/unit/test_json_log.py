@@ -1,0 +1,138 @@
+"""A server's log as objects, one a line."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from deploy.json_log import JsonLog, Reader, following
+from deploy.server_log import ServerLog
+from python_backends.bridge.log import log_failed_turn, log_fault
+from python_backends.errors import InvalidInput, Overloaded, StageFailed
+from python_backends.log_format import LOG_FORMAT
+from tests import fakes
+
+NOW = datetime(2027, 1, 1, 0, 5, tzinfo=UTC)
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def read(*lines: str) -> list[dict[str, object]]:
+    reader = Reader(lambda: NOW)
+    found = [*map(reader.take, lines), reader.flush()]
+    return [one for one in found if one is not None]
+
+
+def test_the_servers_lines_have_a_level_a_moment_and_a_plain_message() -> None:
+    (one,) = read('W1231 23:59:58.123456 42 python_be.cc:22] "a \\"quoted\\" line\\nand another"')
+    assert one == {
+        "time": "2026-12-31T23:59:58.123456Z",
+        "level": "warning",
+        "process": "tritonserver",
+        "pid": 42,
+        "source": "python_be.cc:22",
+        "message": 'a "quoted" line\nand another',
+    }
+
+
+def test_tables_and_what_others_print_belong_to_the_line_before() -> None:
+    table = ["I0101 00:00:01.000001 7 server.cc:604] ", "+---+", "| a |", "+---+"]
+    first, second = read(*table, 'E0101 00:00:02.000001 7 a.cc:1] "x"')
+    assert first["message"] == "\n+---+\n| a |\n+---+"
+    assert second["level"] == "error"
+    (printed,) = read("from no logger")
+    assert printed["message"] == "from no logger"
+    assert printed["time"] == "2027-01-01T00:05:00.000000Z"
+
+
+def told() -> list[tuple[str, dict[str, str]]]:
+    return [(level, json.loads(line)) for level, line in fakes.Logger.lines]
+
+
+def test_a_failed_turn_is_told_with_its_id_trace_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOG_FORMAT, "json")
+    log_failed_turn(Overloaded("full", stage="think", reason="queue"), "turn", "t-1", TRACEPARENT)
+    log_failed_turn(StageFailed("gone"), "turn", "t-2", "")
+    assert told() == [
+        (
+            "warn",
+            {
+                "event": "turn_failed",
+                "message": "full",
+                "stage": "turn",
+                "failed_at": "think",
+                "turn": "t-1",
+                "trace": "4bf92f3577b34da6a3ce929d0e0e4736",
+                "code": "OVERLOADED",
+                "reason": "queue",
+            },
+        ),
+        (
+            "error",
+            {
+                "event": "turn_failed",
+                "message": "gone",
+                "stage": "turn",
+                "turn": "t-2",
+                "code": "STAGE_FAILED",
+            },
+        ),
+    ]
+
+
+def test_what_a_caller_wrote_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOG_FORMAT, "json")
+    log_failed_turn(InvalidInput("'my secret' is no voice"), "turn", "t", "")
+    ((level, one),) = told()
+    assert level == "info"
+    assert "secret" not in json.dumps(one)
+    fakes.Logger.lines.clear()
+    log_fault("broken", ValueError("my secret"), stage="think", turn="t")
+    ((level, one),) = told()
+    assert (level, one["stage"], one["exception"]) == ("error", "think", "ValueError")
+    assert "secret" not in json.dumps(one)
+
+
+def test_failed_turns_are_not_in_a_log_of_text() -> None:
+    log_failed_turn(StageFailed("gone"), "turn", "t", "")
+    assert fakes.Logger.lines == []
+
+
+def wait_for(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + fakes.WAIT_S
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Server:
+    def __init__(self, path: Path) -> None:
+        self.log = ServerLog(path)
+
+
+def test_a_log_is_followed_over_a_restart_and_stages_objects_are_opened(tmp_path: Path) -> None:
+    first, second = tmp_path / "one.log", tmp_path / "two.log"
+    ours = json.dumps({"event": "turn_failed", "message": "gone", "stage": "turn", "turn": "t-1"})
+    begins = "E0101 00:00:01.000001 7 python_be.cc:1] "
+    first.write_text(begins + json.dumps(ours) + "\n" + begins + '"last words"\n')
+    second.write_text(begins + '"again"\n')
+    server, found = Server(first), list[dict[str, object]]()
+    with following(server, found.append):
+        wait_for(lambda: len(found) == 2)
+        server.log = ServerLog(second)
+        wait_for(lambda: len(found) == 3)
+    assert [one["message"] for one in found] == ["gone", "last words", "again"]
+    stage = next(one for one in found if one["message"] == "gone")
+    assert (stage["process"], stage["turn"], stage["level"]) == ("stage", "t-1", "error")
+
+
+def test_the_launcher_names_the_stage_that_its_watchdog_tells_of() -> None:
+    lines: list[str] = []
+    log = JsonLog(lines.append)
+    log("loading models")
+    log.told("lost", "model 'think': its process has ended")
+    progress, lost = map(json.loads, lines)
+    assert (progress["level"], progress["process"]) == ("info", "launcher")
+    assert (lost["level"], lost["stage"], lost["event"]) == ("warning", "think", "lost")
