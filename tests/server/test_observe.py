@@ -1,0 +1,130 @@
+"""A real server, watched: by Prometheus, by a collector of traces, and by its log."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.progress import Progress
+
+from client import audio
+from client.turns import TurnClient
+from deploy.figures import read_metrics
+from deploy.json_log import following
+from deploy.launcher import Server
+from deploy.observe import dashboard
+from deploy.settings import Settings
+from loadtest.apart.stand import emulating
+from loadtest.chaos.caller import DOOR, Caller, Told
+from loadtest.operate import alerts, traces
+from loadtest.operate.cases import OBSERVE
+from loadtest.operate.prometheus import scraping
+from loadtest.seed.experiment import EMULATED
+from python_backends.log_format import LOG_FORMAT
+
+pytestmark = pytest.mark.server
+
+ORDER = Path(__file__).parents[2] / "samples" / "order-1.wav"
+SOON_S = 10.0
+SUFFIXES = ("_bucket", "_sum", "_count")
+ONLY_WHERE_TRACED = {"tristage_spans_total"}
+
+
+def named() -> set[str]:
+    """Every metric of ours that a rule, an alert or a panel asks for."""
+    files = (OBSERVE / "rules.yaml", OBSERVE / "alerts.yaml", dashboard.TARGET)
+    text = "".join(file.read_text() for file in files)
+    return set(re.findall(r"\btristage_\w+", text)) - ONLY_WHERE_TRACED
+
+
+def recorded() -> set[str]:
+    rules = yaml.safe_load((OBSERVE / "rules.yaml").read_text())
+    return {rule["record"] for group in rules["groups"] for rule in group["rules"]}
+
+
+def test_every_metric_that_is_asked_for_is_told_by_a_real_server(server: Server) -> None:
+    with TurnClient(server.grpc_address) as client:
+        list(client.turn(audio.read(ORDER)))
+    deadline = time.monotonic() + SOON_S
+    while missing := named() - set(re.findall(r"^\w+", read_metrics(server.metrics_address), re.M)):
+        assert time.monotonic() < deadline, missing
+        time.sleep(0.1)
+
+
+@pytest.mark.full
+def test_a_real_prometheus_records_every_rule_of_a_real_run(server: Server, tmp_path: Path) -> None:
+    sound = audio.read(ORDER)
+    with (
+        scraping(server.metrics_address, tmp_path, factor=10) as prometheus,
+        TurnClient(server.grpc_address) as client,
+    ):
+        until = time.monotonic() + 25
+        found: set[str] = set()
+        while time.monotonic() < until or found != recorded():
+            assert time.monotonic() < until + 30, recorded() - found
+            list(client.turn(sound))
+            found |= {name for name in recorded() - found if prometheus.query(name)}
+        assert prometheus.fired() <= {"FirstAudioLate", "ComputeBound", "ScheduleBound"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", [alerts.HEALTHY, *alerts.FAULTS], ids=lambda one: one.name)
+def test_a_fault_sets_off_its_alerts_and_no_others(fault: alerts.Fault, tmp_path: Path) -> None:
+    fired, _ = alerts.observed(fault, tmp_path)
+    assert fired == fault.fires
+
+
+def test_a_collector_has_every_span_of_a_hundred_turns(tmp_path: Path) -> None:
+    with Progress(disable=True) as progress:
+        found = traces.traces(tmp_path, 1, progress)
+    assert found.detail["wrong"] == []
+    for name, target in traces.TARGETS.items():
+        figure = found.figures[name]
+        assert figure is not None
+        assert target.met(figure), (name, figure)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[tuple[Server, list[dict[str, object]]]]:
+    """An emulated server whose log is JSON, and every record of it."""
+    settings = Settings(
+        repositories=[EMULATED],
+        models=[DOOR],
+        environment={LOG_FORMAT: "json"},
+        out=tmp_path,
+        exit_timeout_s=2,
+    )
+    found: list[dict[str, object]] = []
+    with emulating(), Server(settings) as server, following(server, found.append):
+        yield server, found
+
+
+def test_every_failed_turn_is_in_the_log_with_its_code(
+    log: tuple[Server, list[dict[str, object]]],
+) -> None:
+    server, found = log
+
+    async def speak() -> list[Told]:
+        caller = Caller(server.grpc_address)
+        told = await asyncio.gather(*(caller.speak(deadline_ms=100) for _ in range(5)))
+        told += [await caller.speak()]
+        await caller.close()
+        return told
+
+    *failed, answered = asyncio.run(speak())
+    assert answered.outcome == "ok"
+    wanted = {(one.turn_id, one.outcome) for one in failed}
+    deadline = time.monotonic() + SOON_S
+    while not wanted <= {(one.get("turn"), one.get("code")) for one in found}:
+        assert time.monotonic() < deadline, [one for one in found if one["process"] == "stage"]
+        time.sleep(0.1)
+    assert answered.turn_id not in {one.get("turn") for one in found}
+    for one in found:
+        assert json.loads(json.dumps(one)) == one
+        assert {"time", "level", "process", "message"} <= one.keys()
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", str(one["time"]))
+        assert one["level"] in {"info", "warning", "error"}
