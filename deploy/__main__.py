@@ -76,9 +76,10 @@ def serve(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     says = _Json() if options.log_format == JSON else _Text()
     try:
+        server = Server(_settings(options), says.progress)
         with (
-            Server(_settings(options), says.progress) as server,
             says.beside(server),
+            server,
             keeping(server, says.told, attempts=ATTEMPTS) as keeper,
         ):
             says.ready(server)

@@ -106,6 +106,9 @@ def _follow(server: Logs, write: Write, closing: threading.Event) -> None:
     last = False
     while not last:
         path, reader, rest = server.log.path, Reader(), ""
+        if not path.exists():  # a server that is about to begin
+            last = closing.wait(POLL_S)
+            continue
         with path.open(errors="replace", newline="\n") as file:
             while True:
                 last = closing.wait(POLL_S)

@@ -16,6 +16,17 @@ LIVE: Final = f'{OF_JOB},state="running",stage=~".*live.*"'
 DOOR: Final = "and on (job, instance, stage) count by (job, instance, stage) (tristage_stage_up)"
 
 
+OUTCOMES: Final = {
+    "ok": "#73bf69",
+    "CANCELLED": "#8e9299",
+    "INVALID_INPUT": "#5794f2",
+    "OVERLOADED": "#ff9830",
+    "DEADLINE_MISSED": "#f2cc0c",
+    "STAGE_FAILED": "#f2495c",
+}
+"""How a turn ended -> its colour."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A query, and how its series are called."""
@@ -368,7 +379,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "title": panel.title,
         "description": panel.about,
         "datasource": SOURCE,
-        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "fieldConfig": {"defaults": defaults, "overrides": _colours(panel)},
         "options": _options(panel.kind),
         "targets": [
             {
@@ -380,6 +391,19 @@ def _panel(panel: Panel) -> dict[str, Any]:
             for number, line in enumerate(panel.lines)
         ],
     }
+
+
+def _colours(panel: Panel) -> list[dict[str, Any]]:
+    """Series whose colour means something have it."""
+    if not any("outcome" in line.legend for line in panel.lines):
+        return []
+    return [
+        {
+            "matcher": {"id": "byName", "options": name},
+            "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+        }
+        for name, colour in OUTCOMES.items()
+    ]
 
 
 def _options(kind: str) -> dict[str, Any]:

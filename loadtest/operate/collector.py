@@ -1,4 +1,4 @@
-"""A real collector of OpenTelemetry (rotel), and what it passes on."""
+"""Real collectors of traces (rotel) and of logs (otelcol), and what they pass on."""
 
 import gzip
 import subprocess
@@ -11,7 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+import yaml  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from deploy.processes import LOCALHOST, free_ports, is_free
@@ -19,6 +22,7 @@ from loadtest.operate import tools
 
 START_S: Final = 10.0
 PATH: Final = "/v1/traces"
+LOGS_PATH: Final = "/v1/logs"
 
 
 class CollectorFailed(Exception):
@@ -31,6 +35,7 @@ class Sink:
 
     port: int
     requests: list[ExportTraceServiceRequest] = field(default_factory=list)
+    logs: list[ExportLogsServiceRequest] = field(default_factory=list)
 
     def spans(self) -> list[tuple[str, Span]]:
         """Every span with the name of its service, in the order they came."""
@@ -40,6 +45,16 @@ class Sink:
             for group in request.resource_spans
             for scope in group.scope_spans
             for span in scope.spans
+        ]
+
+    def records(self) -> list[LogRecord]:
+        """Every record of a log, in the order they came."""
+        return [
+            record
+            for request in list(self.logs)
+            for group in request.resource_logs
+            for scope in group.scope_logs
+            for record in scope.log_records
         ]
 
     def wait_for(self, spans: int, timeout_s: float) -> list[tuple[str, Span]]:
@@ -83,15 +98,57 @@ def collecting(folder: Path) -> Iterator[Collector]:
 
 
 @contextmanager
+def reading(log: Path, folder: Path) -> Iterator[Sink]:
+    """A collector that reads a log of JSON objects, a line each, as operators would have it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with receiving() as sink:
+        file = folder / "otelcol.yaml"
+        file.write_text(yaml.safe_dump(_log_configuration(log, sink.port)))
+        command = [str(tools.otelcol()), f"--config={file}"]
+        said = folder / "otelcol.log"
+        with (
+            said.open("wb") as kept,
+            subprocess.Popen(command, stdout=kept, stderr=kept) as process,
+        ):
+            try:
+                yield sink
+            finally:
+                process.terminate()
+
+
+def _log_configuration(log: Path, port: int) -> dict[str, Any]:
+    parser = {
+        "type": "json_parser",
+        "timestamp": {
+            "parse_from": "attributes.time",
+            "layout_type": "gotime",
+            "layout": "2006-01-02T15:04:05.000000Z",
+        },
+        "severity": {"parse_from": "attributes.level"},
+    }
+    reader = {"include": [str(log)], "start_at": "beginning", "operators": [parser]}
+    endpoint = f"http://{LOCALHOST}:{port}"
+    pipeline = {"receivers": ["filelog"], "exporters": ["otlphttp"]}
+    return {
+        "receivers": {"filelog": reader},
+        "exporters": {"otlphttp": {"endpoint": endpoint}},
+        "service": {"telemetry": {"metrics": {"level": "none"}}, "pipelines": {"logs": pipeline}},
+    }
+
+
+@contextmanager
 def receiving() -> Iterator[Sink]:
-    """A sink alone: takes OTLP over HTTP as protobuf."""
+    """A sink alone: takes traces and logs in OTLP over HTTP, as protobuf."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            sink.requests.append(ExportTraceServiceRequest.FromString(body))
+            if self.path == LOGS_PATH:
+                sink.logs.append(ExportLogsServiceRequest.FromString(body))
+            else:
+                sink.requests.append(ExportTraceServiceRequest.FromString(body))
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", "0")

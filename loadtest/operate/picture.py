@@ -20,7 +20,7 @@ COLUMN_IN, UNIT_IN = 0.62, 0.29
 
 GAP_IN: Final = 0.07
 HEAD_IN: Final = 0.55
-DPI: Final = 100
+DPI: Final = 90
 PAGE, CARD, EDGE, INK, FAINT = "#111217", "#181b1f", "#2c3036", "#d5d8de", "#8e9299"
 GOOD, BAD = "#73bf69", "#f2495c"
 COLOURS: Final = (
@@ -181,7 +181,13 @@ def _curves(
 ) -> None:
     defaults = panel["fieldConfig"]["defaults"]
     unit, custom = defaults["unit"], defaults["custom"]
-    colours = [COLOURS[number % len(COLOURS)] for number in range(len(lines))]
+    fixed = {
+        one["matcher"]["options"]: one["properties"][0]["value"]["fixedColor"]
+        for one in panel["fieldConfig"]["overrides"]
+    }
+    colours = [
+        fixed.get(name, COLOURS[number % len(COLOURS)]) for number, (name, _, _) in enumerate(lines)
+    ]
     if custom["stacking"]["mode"] == "normal" and lines:
         grid = np.unique(np.concatenate([at for _, at, _ in lines]))
         stack = [np.interp(grid, at, values, left=0, right=0) for _, at, values in lines]

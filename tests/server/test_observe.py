@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from opentelemetry.proto.logs.v1.logs_pb2 import SeverityNumber
 from rich.progress import Progress
 
 from client import audio
 from client.turns import TurnClient
 from deploy.figures import read_metrics
-from deploy.json_log import following
+from deploy.json_log import JsonLog, following
 from deploy.launcher import Server
 from deploy.observe import dashboard
 from deploy.settings import Settings
@@ -22,6 +23,7 @@ from loadtest.apart.stand import emulating
 from loadtest.chaos.caller import DOOR, Caller, Told
 from loadtest.operate import alerts, traces
 from loadtest.operate.cases import OBSERVE
+from loadtest.operate.collector import reading
 from loadtest.operate.prometheus import scraping
 from loadtest.seed.experiment import EMULATED
 from python_backends.log_format import LOG_FORMAT
@@ -86,6 +88,37 @@ def test_a_collector_has_every_span_of_a_hundred_turns(tmp_path: Path) -> None:
         figure = found.figures[name]
         assert figure is not None
         assert target.met(figure), (name, figure)
+
+
+@pytest.mark.full
+def test_a_collector_reads_the_log_with_its_times_levels_and_turns(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    with log.open("w") as file:
+        writes = JsonLog(file.write)
+        writes("loading models")
+        writes.told("lost", "model 'think': its process has ended")
+        writes.write(
+            {
+                "time": "2026-12-01T00:00:01.250000Z",
+                "level": "error",
+                "process": "stage",
+                "message": "gone",
+                "turn": "t-1",
+                "code": "STAGE_FAILED",
+            }
+        )
+    with reading(log, tmp_path) as sink:
+        deadline = time.monotonic() + SOON_S
+        while len(records := sink.records()) < 3:
+            assert time.monotonic() < deadline, (tmp_path / "otelcol.log").read_text()[-2000:]
+            time.sleep(0.1)
+    told = [{one.key: one.value.string_value for one in record.attributes} for record in records]
+    assert [one["process"] for one in told] == ["launcher", "launcher", "stage"]
+    assert told[1]["stage"] == "think"
+    assert (told[2]["turn"], told[2]["code"]) == ("t-1", "STAGE_FAILED")
+    assert records[2].time_unix_nano == 1_796_083_201_250_000_000
+    severities = [SeverityNumber.Name(record.severity_number) for record in records]
+    assert severities == [f"SEVERITY_NUMBER_{one}" for one in ("INFO", "WARN", "ERROR")]
 
 
 @pytest.fixture
