@@ -41,7 +41,7 @@ class Exporter:
     def __init__(self, endpoint: str, meters: Meters, sends: Sends | None = None) -> None:
         self._meters = meters
         self._sends: Sends = sends or OTLPSpanExporter(endpoint=endpoint, timeout=TIMEOUT_S)
-        logging.getLogger(LOGGER).setLevel(logging.CRITICAL)  # counted, not told once a turn
+        _silence(logging.getLogger(LOGGER))
         self._waiting: queue.Queue[DoorTurn | None] = queue.Queue(WAITING)
         for result in ("sent", "dropped"):
             meters.begin("spans_total", result=result)
@@ -96,3 +96,10 @@ class Exporter:
 
     def _count(self, spans: int, result: str) -> None:
         self._meters.count("spans_total", spans, result=result)
+
+
+def _silence(logger: logging.Logger) -> None:
+    """What fails is counted; to tell of it once a batch would fill a log."""
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
