@@ -192,8 +192,9 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--tls-ca", type=Path, help="let in only callers it has signed (PEM)")
     server.add_argument(
         "--log-format",
-        choices=(TEXT, JSON),
+        type=_log_format,
         default=os.environ.get(LOG_FORMAT, TEXT),
+        metavar="text|json",
         help=f"json: one object a line on stdout, with the ids of failed turns (${LOG_FORMAT})",
     )
     server.add_argument(
@@ -254,6 +255,13 @@ def _assignment(text: str) -> tuple[str, str, str]:
     if not (found and dot):
         raise argparse.ArgumentTypeError(f"{text!r} is not MODEL.PARAMETER=VALUE")
     return model, parameter, value
+
+
+def _log_format(text: str) -> str:
+    """Also of the environment variable."""
+    if text not in (TEXT, JSON):
+        raise argparse.ArgumentTypeError(f"{text!r} is no format of the log; text and json are")
+    return text
 
 
 def _size(text: str) -> int:
