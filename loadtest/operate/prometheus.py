@@ -22,8 +22,8 @@ from loadtest.operate.cases import OBSERVE
 JOB: Final = "tristage"
 SCRAPE_S: Final = 1
 START_S: Final = 20.0
-LEAST_RANGE_S: Final = 5
-"""A rate over less has too few scrapes."""
+LEAST_S: Final = 5
+"""A rate over less has too few scrapes; what comes back within so long was away for a moment."""
 
 _RANGE: Final = re.compile(r"\[(\d+)([smh])\]")
 _OFFSET: Final = re.compile(r"(?<=offset )(\d+)([smh])")
@@ -100,7 +100,7 @@ def scraping(metrics_address: str, folder: Path, factor: float = 1) -> Iterator[
 
 def shortened(text: str, factor: float) -> str:
     """A rule file whose ranges, offsets and `for`s are divided by `factor`, evaluated every second
-    where that is not 1. A range is never shorter than LEAST_RANGE_S."""
+    where that is not 1. Only offsets may be shorter than LEAST_S."""
     if factor == 1:
         return text
 
@@ -111,10 +111,12 @@ def shortened(text: str, factor: float) -> str:
     for group in told["groups"]:
         group["interval"] = "1s"
         for rule in group["rules"]:
-            expression = _RANGE.sub(lambda one: f"[{short(one, LEAST_RANGE_S):g}s]", rule["expr"])
+            expression = _RANGE.sub(lambda one: f"[{short(one, LEAST_S):g}s]", rule["expr"])
             rule["expr"] = _OFFSET.sub(lambda one: f"{short(one):g}s", expression)
             if "for" in rule:
-                rule["for"] = re.sub(r"(\d+)([smh])", lambda one: f"{short(one):g}s", rule["for"])
+                rule["for"] = re.sub(
+                    r"(\d+)([smh])", lambda one: f"{short(one, LEAST_S):g}s", rule["for"]
+                )
     return str(yaml.safe_dump(told, sort_keys=False, width=10_000))
 
 

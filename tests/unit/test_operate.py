@@ -35,7 +35,7 @@ def test_times_of_rules_are_divided_and_no_range_is_too_short() -> None:
     (rule,) = group["rules"]
     assert group["interval"] == "1s"
     assert rule["expr"] == "rate(x[8s]) > 0 and y offset 15s > 0 or z[5s]"
-    assert rule["for"] == "3s"
+    assert rule["for"] == "5s"
     assert shortened(RULE, 1) == RULE
 
 
