@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import time
 import urllib.error
@@ -75,6 +76,7 @@ class Prometheus:
 def scraping(metrics_address: str, folder: Path, factor: float = 1) -> Iterator[Prometheus]:
     """Scrapes a server every second under our rules, their times divided by `factor`; it keeps its
     data in `folder` and ends with the block."""
+    shutil.rmtree(folder / "data", ignore_errors=True)  # what an earlier run saw is not this one's
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("rules.yaml", "alerts.yaml"):
         (folder / name).write_text(shortened((OBSERVE / name).read_text(), factor))
