@@ -17,6 +17,11 @@ def log_fault(what: str, fault: BaseException, *, quote: bool = False) -> None:
     pb_utils.Logger.log_error(f"{what}\n{trace}")
 
 
+def log_warning(what: str) -> None:
+    """Write what is wrong with the surroundings, and quotes no caller, to the server's log."""
+    pb_utils.Logger.log_warn(what)
+
+
 def _places(fault: BaseException) -> str:
     """The traceback of a fault and of those behind it, each with its type alone."""
     found: list[str] = []

@@ -1,0 +1,1 @@
+"""How the product is operated: scaled, upgraded, watched. Emulated."""
