@@ -48,7 +48,10 @@ def overlay(groups: Sequence[Group], options: Options) -> dict[str, str]:
         "images": [{"name": image, "newName": f"registry.example.org/{image}", "newTag": tag}],
         "patches": [_replicas(group, options) for group in groups if not group.is_front],
     }
-    found = {"namespace.yaml": namespace, "kustomization.yaml": kustomization}
+    found: dict[str, Manifest] = {
+        "namespace.yaml": namespace,
+        "kustomization.yaml": kustomization,
+    }
     return {f"{OVERLAY}/{name}": YOURS + _yaml(one) for name, one in found.items()}
 
 
