@@ -7,9 +7,13 @@ from deploy.kubernetes.options import Options
 from deploy.kubernetes.pods import Manifest, labels, labels_of, metadata
 from deploy.pod.placing import PORTS
 
-METRIC: Final = "tristage_queue_seconds_mean"
+WAITED: Final = "tristage_queue_seconds_mean"
 """What the autoscaler reads of each pod: seconds that requests waited before anything was computed
 for them, the mean over RATE_WINDOW of its stage that waits longest."""
+
+BUSY: Final = "tristage_slots_busy_share"
+"""And the share of places that were taken, the mean over RATE_WINDOW of its fullest stage. Nobody
+waits where there are just enough replicas: by the waiting alone one would be taken away."""
 
 RATE_WINDOW: Final = "1m"
 STABLE_S: Final = 300
@@ -48,8 +52,9 @@ def _service(group: Group, name: str, kind: Manifest) -> Manifest:
 
 
 def autoscaler(group: Group, options: Options) -> Manifest:
-    """By the time that requests wait. The front is one, and has none."""
-    target = {"type": "AverageValue", "averageValue": f"{options.queue_target_ms}m"}
+    """By the time that requests wait, and not below what the busy places need: the larger of both
+    counts. The front is one, and has none."""
+    targets = {WAITED: options.queue_target_ms, BUSY: 10 * options.busy_target_percent}
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
@@ -58,7 +63,7 @@ def autoscaler(group: Group, options: Options) -> Manifest:
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": group.name},
             "minReplicas": group.replicas,
             "maxReplicas": max(group.replicas, options.most_replicas),
-            "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}],
+            "metrics": [_metric(name, thousandths) for name, thousandths in targets.items()],
             "behavior": {
                 "scaleUp": {
                     "stabilizationWindowSeconds": 0,
@@ -73,31 +78,37 @@ def autoscaler(group: Group, options: Options) -> Manifest:
     }
 
 
+def _metric(name: str, thousandths: int) -> Manifest:
+    target = {"type": "AverageValue", "averageValue": f"{thousandths}m"}
+    return {"type": "Pods", "pods": {"metric": {"name": name}, "target": target}}
+
+
 def adapter_rules() -> Manifest:
-    """Rules of prometheus-adapter that make METRIC of what the pods tell on /metrics."""
-    waited, count = (
-        f"sum(rate(tristage_queue_seconds_{part}{{<<.LabelMatchers>>}}[{RATE_WINDOW}]))"
-        " by (<<.GroupBy>>, stage)"
-        for part in ("sum", "count")
+    """Rules of prometheus-adapter that make WAITED and BUSY of what pods tell on /metrics."""
+    waited, count = (_sum(f"rate(tristage_queue_seconds_{part}", "") for part in ("sum", "count"))
+    taken, places = (
+        _sum("avg_over_time(tristage_slots", f"state{states},")
+        for states in ('="running"', '=~"running|free"')
     )
+    rules = {
+        WAITED: ("tristage_queue_seconds_count", f"{waited} / clamp_min({count}, {LEAST_COUNT})"),
+        BUSY: ("tristage_slots", f"{taken} / clamp_min({places}, {LEAST_COUNT})"),
+    }
+    return {"rules": {"custom": [_rule(name, *rule) for name, rule in rules.items()]}}
+
+
+def _sum(function: str, labels: str) -> str:
+    inner = f"{function}{{{labels}<<.LabelMatchers>>}}[{RATE_WINDOW}])"
+    return f"sum({inner}) by (<<.GroupBy>>, stage)"
+
+
+def _rule(name: str, series: str, of_a_stage: str) -> Manifest:
+    known = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
     return {
-        "rules": {
-            "custom": [
-                {
-                    "seriesQuery": 'tristage_queue_seconds_count{namespace!="",pod!=""}',
-                    "resources": {
-                        "overrides": {
-                            "namespace": {"resource": "namespace"},
-                            "pod": {"resource": "pod"},
-                        }
-                    },
-                    "name": {"as": METRIC},
-                    "metricsQuery": (
-                        f"max({waited} / clamp_min({count}, {LEAST_COUNT})) by (<<.GroupBy>>)"
-                    ),
-                }
-            ]
-        }
+        "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
+        "resources": {"overrides": known},
+        "name": {"as": name},
+        "metricsQuery": f"max({of_a_stage}) by (<<.GroupBy>>)",
     }
 
 

@@ -20,6 +20,9 @@ class Options:
     queue_target_ms: int = 100
     """Mean time a request waits before anything is computed for it, that the autoscaler aims at."""
 
+    busy_target_percent: int = 80
+    """Share of a stage's places that are taken, that it aims at."""
+
     prometheus_namespace: str = "monitoring"
     drain_s: int = round(DRAIN_S)
 

@@ -9,7 +9,7 @@ import yaml
 
 from deploy.__main__ import main
 from deploy.errors import PlanError
-from deploy.kubernetes.around import METRIC
+from deploy.kubernetes.around import BUSY, WAITED
 from deploy.kubernetes.command import write
 from deploy.kubernetes.groups import Group, groups
 from deploy.kubernetes.options import Options
@@ -168,18 +168,21 @@ def test_all_but_the_front_are_scaled_by_the_time_that_requests_wait(apart: list
     for name, one in scaled.items():
         assert one["scaleTargetRef"]["name"] == name
         assert "replicas" not in deployments[name]
-        [metric] = one["metrics"]
-        assert metric["pods"]["metric"]["name"] == METRIC
-        assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": "100m"}
+        pods = [metric["pods"] for metric in one["metrics"]]
+        assert {pod["metric"]["name"]: pod["target"]["averageValue"] for pod in pods} == {
+            WAITED: "100m",
+            BUSY: "800m",
+        }
 
 
-def test_the_metric_is_made_of_what_a_stage_exports(tmp_path: Path) -> None:
+def test_metrics_of_the_autoscaler_are_made_of_what_a_stage_exports(tmp_path: Path) -> None:
     write(Plan.read(PLANS / "stages-apart.yaml"), Options(), tmp_path)
     rules = yaml.safe_load((tmp_path / "prometheus-adapter-rules.yaml").read_text())
-    [rule] = rules["rules"]["custom"]
-    assert rule["name"]["as"] == METRIC
+    queries = {rule["name"]["as"]: rule["metricsQuery"] for rule in rules["rules"]["custom"]}
+    assert set(queries) == {WAITED, BUSY}
     for part in ("sum", "count"):
-        assert f"tristage_queue_seconds_{part}{{<<.LabelMatchers>>}}" in rule["metricsQuery"]
+        assert f"tristage_queue_seconds_{part}{{<<.LabelMatchers>>}}[1m]" in queries[WAITED]
+    assert 'tristage_slots{state="running",<<.LabelMatchers>>}[1m]' in queries[BUSY]
 
 
 def test_a_pod_has_more_time_to_end_than_it_takes_to_drain(apart: list[Manifest]) -> None:
