@@ -95,12 +95,16 @@ class Resolved:
         self._listed: list[Listed] | None = None
         self._given: list[Listed] | None = None
         self._faults: dict[str, str] = {}
+        self._bug: Exception | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="dns", daemon=True)
         self._thread.start()
 
     def changed(self) -> list[Listed] | None:
-        """The replicas, where they are others than at the last look; else None. Never waits."""
+        """The replicas, where they are others than at the last look; else None. Never waits. A bug
+        that has ended the thread is raised here."""
+        if self._bug is not None:
+            raise RuntimeError("nobody asks DNS any more") from self._bug
         if self._listed == self._given:
             return None
         self._given = self._listed
@@ -111,9 +115,12 @@ class Resolved:
         self._closing.set()
 
     def _watch(self) -> None:
-        while not self._closing.is_set():
-            self._listed = self._look()
-            self._closing.wait(ASK_EVERY_S)
+        try:
+            while not self._closing.is_set():
+                self._listed = self._look()
+                self._closing.wait(ASK_EVERY_S)
+        except Exception as bug:
+            self._bug = bug
 
     def _look(self) -> list[Listed]:
         answers = {kind.name: self._answer(kind) for kind in KINDS}

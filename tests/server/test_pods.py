@@ -18,7 +18,7 @@ from loadtest.operate.pods import FRONT, NAME, THINK, Pod, Pods, running
 from python_backends.errors import Overloaded
 from python_backends.peer import Peer
 
-pytestmark = [pytest.mark.server, pytest.mark.full]
+pytestmark = pytest.mark.server
 
 PATIENCE_S = 30.0
 PEOPLE = 6
@@ -82,6 +82,7 @@ def test_a_replica_that_drains_ends_its_turns_and_nothing_fails(pods: Pods, fron
     assert callers.failed() == []
 
 
+@pytest.mark.full
 def test_when_a_node_is_lost_its_turns_fail_typed_and_others_go_on(pods: Pods, front: Pod) -> None:
     with two_replicas(pods, front) as (one, two, callers):
         processes = [psutil.Process(two.process.pid)]
@@ -100,6 +101,7 @@ def test_when_a_node_is_lost_its_turns_fail_typed_and_others_go_on(pods: Pods, f
     assert all(turn.began_s < lost_s + 1.0 for turn in failed)
 
 
+@pytest.mark.full
 def test_a_probe_names_the_stage_whose_process_hangs_until_it_is_back(pods: Pods) -> None:
     pod = pods.start(THINK)
     pod.wait_until_ready()
@@ -113,6 +115,7 @@ def test_a_probe_names_the_stage_whose_process_hangs_until_it_is_back(pods: Pods
     pod.kill()
 
 
+@pytest.mark.full
 def test_a_front_that_drains_refuses_new_turns_and_ends_open_ones(pods: Pods, front: Pod) -> None:
     replica = pods.start(THINK)
     replica.wait_until_ready()

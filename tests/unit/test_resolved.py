@@ -107,6 +107,16 @@ def test_a_server_that_is_silent_holds_up_nobody(names: Names) -> None:
     assert "LifetimeTimeout" in told[0]
 
 
+def test_a_bug_in_the_thread_is_whoever_looks() -> None:
+    def broken(name: str, kind: object) -> frozenset[str]:
+        raise KeyError(name)
+
+    source = Resolved(DnsName(NAME, 8001), broken, print)
+    source._thread.join(5.0)
+    with pytest.raises(RuntimeError, match="nobody asks DNS"):
+        source.changed()
+
+
 def test_a_short_name_is_looked_for_in_the_search_domains(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
