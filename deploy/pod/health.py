@@ -6,8 +6,8 @@ from typing import Final
 SILENT_S: Final = 5.0
 """A stage that has answered nothing for so long is not ready, whoever is to blame."""
 
-DEAD_S: Final = 30.0
-"""Nor alive after so long: our own watchdog, which brings a stage back within seconds, has not."""
+DEAD_S: Final = 120.0
+"""Nor alive after so long: our own watchdog has not brought it back, though large weights load."""
 
 STARTED, READY, LIVE = "/started", "/ready", "/live"
 PATHS: Final = (STARTED, READY, LIVE)

@@ -10,12 +10,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from deploy.kubernetes.groups import name_of
 from deploy.pod.health import READY
 from deploy.processes import LOCALHOST, free_ports
 from deploy.settings import Ports
@@ -26,7 +27,10 @@ from python_backends.remote_stage import resolved
 
 PLAN: Final = Path(__file__).parent / "plans" / "think-apart.yaml"
 FRONT, THINK = "front", "think"
-NAME: Final = "think.tristage.svc"
+NAME: Final = name_of(THINK)
+STAGES: Final = {"emu_think": NAME}
+"""Of PLAN: stage -> the name that its replicas stand behind."""
+
 SETTLE_S: Final = 3.0
 """Records live one second here, and proxies ask every second."""
 
@@ -90,9 +94,19 @@ class Pod:
 class Pods:
     """All of them; `names` is the DNS server that they ask. See `running`."""
 
-    def __init__(self, names: Names, emulation: Path) -> None:
+    def __init__(
+        self,
+        names: Names,
+        emulation: Path,
+        plan: str | Path,
+        stages: Mapping[str, str],
+        words: Sequence[str],
+    ) -> None:
         self.names = names
         self._emulation = emulation
+        self._plan = plan
+        self._stages = stages
+        self._words = words
         self._ports = Ports(*free_ports(3))
         self._health_port = free_ports(1, vars(self._ports).values())[0]
         self._net = f"127.{random.SystemRandom().randrange(10, 250)}.0"
@@ -105,9 +119,10 @@ class Pods:
         host = LOCALHOST if group == FRONT else f"{self._net}.{number}"
         out = self._emulation.parent / f"pod-{number}"
         out.mkdir()
-        words = [sys.executable, "-m", "deploy", "--out", str(out), "pod", group, str(PLAN)]
+        words = [sys.executable, "-m", "deploy", "--out", str(out), "pod", group, str(self._plan)]
         words += ["--host", host, "--ports", *map(str, vars(self._ports).values())]
         words += ["--health-port", str(self._health_port), "--settle-s", str(SETTLE_S)]
+        words += self._words
         with (out / "pod.log").open("wb") as log:
             process = subprocess.Popen(
                 words, env=self._environment(number), stdout=log, stderr=log, start_new_session=True
@@ -117,10 +132,12 @@ class Pods:
         return pod
 
     def publish(self) -> None:
-        """What the control plane does: the name stands for the ready pods of think."""
-        ready = [pod.host for pod in self._all if pod.group == THINK and pod.is_ready]
-        if set(ready) != set(self.names.addresses(NAME)):
-            self.names.put(NAME, *ready)
+        """What the control plane does: the name of each group stands for its ready pods."""
+        for group in {pod.group for pod in self._all}:
+            name = name_of(group)
+            ready = [pod.host for pod in self._all if pod.group == group and pod.is_ready]
+            if set(ready) != set(self.names.addresses(name)):
+                self.names.put(name, *ready)
 
     def close(self) -> None:
         """End what is left."""
@@ -140,17 +157,23 @@ class Pods:
         return {
             **os.environ,
             ENVIRONMENT: str(file),
-            resolved.VARIABLE: f"emu_think={NAME}:{self._ports.grpc}",
+            resolved.VARIABLE: " ".join(
+                f"{stage}={name}:{self._ports.grpc}" for stage, name in self._stages.items()
+            ),
             resolved.SERVER_VARIABLE: self.names.address,
         }
 
 
 @contextmanager
-def running() -> Iterator[Pods]:
-    """Nothing is started yet; all of it ends with the block."""
+def running(
+    plan: str | Path = PLAN, stages: Mapping[str, str] = STAGES, words: Sequence[str] = ()
+) -> Iterator[Pods]:
+    """Of a plan, `stages` of which are behind names; `words`: more of each pod's command. Nothing
+    is started yet; all of it ends with the block."""
     with emulating() as file, naming() as names:
-        names.put(NAME)
-        pods = Pods(names, file)
+        for name in stages.values():
+            names.put(name)
+        pods = Pods(names, file, plan, stages, words)
         try:
             yield pods
         finally:

@@ -1,6 +1,8 @@
 """Manifests of plans: rendered by kubectl, held to the schemas, and what they say."""
 
 import copy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ from deploy.errors import PlanError
 from deploy.kubernetes.around import BUSY, WAITED
 from deploy.kubernetes.command import write
 from deploy.kubernetes.groups import Group, groups
-from deploy.kubernetes.options import Options
+from deploy.kubernetes.options import USER, Options
 from deploy.plan import PLANS, Plan
 from deploy.pod.command import SETTLE_S
 from deploy.pod.placing import read
 from python_backends.remote_stage.resolved import VARIABLE, named_stages
 from tests.manifests import Manifest, faults, linted, rendered
 
+ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(path.stem for path in PLANS.glob("*.yaml"))
 GPUS = """
 front: front
@@ -307,3 +310,23 @@ def test_the_command_writes_the_base_anew_and_leaves_the_overlay_alone(tmp_path:
     manifests = rendered(tmp_path / "overlay")
     assert {one["metadata"]["namespace"] for one in manifests} == {"mine"}
     assert by_kind(manifests, "HorizontalPodAutoscaler")["tristage-think"]["maxReplicas"] == 7
+
+
+def test_the_image_is_what_the_linter_accepts_and_copies_what_exists() -> None:
+    file = ROOT / "deploy" / "kubernetes" / "Dockerfile"
+    linter = Path(sys.executable).with_name("hadolint")
+    answer = subprocess.run([linter, file], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    ignore = file.with_name("Dockerfile.dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in ignore if line.startswith("!")}
+    copies = [line.split()[1:-1] for line in file.read_text().splitlines() if "COPY " in line]
+    sources = {one for words in copies for one in words if not one.startswith(("--", "/"))}
+    assert sources
+    assert sources <= let_in
+    assert all((ROOT / source).exists() for source in sources)
+    assert f"USER {USER}:{USER}" in file.read_text()
+
+
+def test_the_readme_says_what_has_not_been_run() -> None:
+    text = (ROOT / "deploy" / "kubernetes" / "README.md").read_text()
+    assert "no cluster, no kubelet, no container runtime and no GPU" in text
