@@ -1,1 +1,1 @@
-"""How the product is operated: scaled, upgraded, watched. Emulated."""
+"""What operators do and see, under load: `make bench-operate`."""
