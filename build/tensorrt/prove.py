@@ -17,10 +17,11 @@ import onnx
 
 from build.errors import EngineRefused
 from build.tensorrt import offline
-from build.tensorrt.adapter import Toolkit, activation_bytes, build, parse
+from build.tensorrt.adapter import activation_bytes, build, parse
 from build.tensorrt.arrival import complaints
 from build.tensorrt.command import graph_of
 from build.tensorrt.recipes import RECIPES, Recipe, open_inputs
+from python_backends.tensorrt.runtime import Toolkit
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
