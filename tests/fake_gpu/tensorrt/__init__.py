@@ -2,7 +2,7 @@
 
 It computes on the raw addresses that it is given, as TensorRT does, and is stricter: an address
 that was never set, a shape outside of the profile, and a KV pool whose past and present are two
-places are refused. With this folder on PYTHONPATH `import tensorrt` finds it.
+places are refused. With the folder above on `sys.path`, `import tensorrt` finds it.
 """
 
 import enum
