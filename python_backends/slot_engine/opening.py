@@ -1,6 +1,6 @@
 """The engine that a model's parameters ask for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -41,7 +41,12 @@ class Wanted(Protocol):
 
 
 def open_engine(
-    folder: Path, wanted: Wanted, *, chunk: int = 1, shelf: Shelf | None = None
+    folder: Path,
+    wanted: Wanted,
+    *,
+    chunk: int = 1,
+    shelf: Shelf | None = None,
+    device: Callable[[str], Device] = Device,
 ) -> SlotPoolEngine:
     """The engine of a version folder, for chunks of so many tokens at least.
 
@@ -54,14 +59,19 @@ def open_engine(
         capacity=wanted.capacity,
         threads=wanted.threads,
         shelf=shelf,
-        rows=partial(_device_rows, folder, wanted, chunk) if is_tensorrt else None,
+        rows=partial(_device_rows, folder, wanted, chunk, device) if is_tensorrt else None,
     )
 
 
 def _device_rows(
-    folder: Path, wanted: Wanted, chunk: int, context: Sequence[str], rules: Rules
+    folder: Path,
+    wanted: Wanted,
+    chunk: int,
+    make: Callable[[str], Device],
+    context: Sequence[str],
+    rules: Rules,
 ) -> Rows:
-    device = Device(wanted.device)
+    device = make(wanted.device)
     path = folder / record.engine_name(device.capability)
     engine = opened(path, device)
     with record.naming(path):

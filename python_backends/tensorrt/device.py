@@ -97,7 +97,7 @@ class Device:
         prepare()
         work()
         if self._stream is None:
-            return _both(prepare, work)
+            return both(prepare, work)
         self.synchronize()
         graph = self.torch.cuda.CUDAGraph()
         # Other threads of the process may use the GPU meanwhile.
@@ -109,7 +109,9 @@ class Device:
         return replay
 
 
-def _both(first: Work, then: Work) -> Work:
+def both(first: Work, then: Work) -> Work:
+    """One after the other."""
+
     def work() -> None:
         first()
         then()

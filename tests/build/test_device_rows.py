@@ -111,6 +111,7 @@ class Pair:
 
     host: SlotPoolEngine
     gpu: SlotPoolEngine
+    device: CountingDevice
 
     def run(self, number: int, **parts: Any) -> Result:
         """What both answer; it is the same."""
@@ -137,22 +138,9 @@ def pair(
     fake_engines.write(folder, folder / graph, profiles(folder / graph, slots, chunk))
     settings = EngineSettings(slots, capacity, runtime="tensorrt", device="cpu")
     host = SlotPoolEngine(folder, slots=slots, capacity=capacity, graph=graph)
-    return Pair(host, open_engine(folder, settings, chunk=chunk))
-
-
-@pytest.fixture(autouse=True)
-def device(monkeypatch: pytest.MonkeyPatch) -> list[CountingDevice]:
-    """Devices that were made."""
     fake_engines.fake().CALLS.clear()
-    made: list[CountingDevice] = []
-
-    def make(name: str) -> CountingDevice:
-        assert name == "cpu"
-        made.append(CountingDevice())
-        return made[-1]
-
-    monkeypatch.setattr("python_backends.slot_engine.opening.Device", make)
-    return made
+    device = CountingDevice()
+    return Pair(host, open_engine(folder, settings, chunk=chunk, device=lambda _: device), device)
 
 
 @pytest.fixture
@@ -230,10 +218,10 @@ def test_what_one_engine_set_aside_another_restores(tmp_path: Path) -> None:
 
 
 def test_a_decode_step_is_one_graph_and_a_command_waits_once(
-    llm: Pair, device: list[CountingDevice]
+    llm: Pair,
 ) -> None:
     """One graph for each number of rows, with and without sampling."""
-    [one], calls = device, fake_engines.fake().CALLS
+    one, calls = llm.device, fake_engines.fake().CALLS
     assert one.counts["graphs"] == 2 * SLOTS
     parts = [Prefill(row, 0, prompt(row, 9), True) for row in range(3)]
     llm.run(0, prefill=parts[0], joins=tuple(parts[1:]))
