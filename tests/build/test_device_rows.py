@@ -15,6 +15,7 @@ import onnx
 import pytest
 
 from build.onnx_graph import Graph
+from build.smollm.export import export_portable
 from build.step_graph import PortableKernels, Rotary, StepSizes
 from build.tensorrt.profiles import Range, profile
 from build.tensorrt.recipes import open_inputs
@@ -359,3 +360,26 @@ def test_an_engine_with_one_profile_is_refused(tmp_path: Path) -> None:
     settings = EngineSettings(SLOTS, CAPACITY, runtime="tensorrt", device="cpu")
     with pytest.raises(EngineUnfit, match="1 profiles; decode and prefill are needed"):
         open_engine(folder, settings)
+
+
+@pytest.mark.full
+def test_smollm_says_the_same(tmp_path: Path) -> None:
+    """In fp32: prompts that join, one greedy and one sampled."""
+    source, copy = REPOSITORY / "think_step" / "1", tmp_path / "think_step" / "1"
+    folder = fake_engines.beside_links(source, copy)
+    if not (folder / "portable.onnx").exists():
+        export_portable(folder / "portable.onnx")
+    both = pair(folder, "portable.onnx", slots=2, capacity=768, chunk=64)
+    ways = (GREEDY, Sampling(1.0, 5, 40, 0.95, 1.2))
+    lengths = (40, 64)
+    parts = [
+        Prefill(row, 0, np.random.default_rng(row).integers(100, 40_000, count), True, ways[row])
+        for row, count in enumerate(lengths)
+    ]
+    result = both.run(0, prefill=parts[0], joins=(parts[1],))
+    last = np.array([token(result), int(result.joins[0].tokens[0, 0])])
+    for number in range(12):
+        step = Decode(last, np.array(lengths) + number, ways)
+        decoded = both.run(number + 1, decode=step).decode
+        assert decoded is not None
+        last = decoded.tokens[:, 0]
