@@ -17,6 +17,7 @@ import pytest
 from build.onnx_graph import Graph
 from build.smollm.export import export_portable
 from build.step_graph import PortableKernels, Rotary, StepSizes
+from build.tensorrt.half import in_half
 from build.tensorrt.profiles import Range, profile
 from build.tensorrt.recipes import open_inputs
 from python_backends.errors import InvalidInput, StageFailed
@@ -277,6 +278,30 @@ def test_pools_are_as_large_and_commands_as_strict(llm: Pair) -> None:
         llm.gpu.run(Command(0, prefill=Prefill(0, 0, prompt(0, 3), True, many)))
     llm.run(0, prefill=Prefill(0, 0, prompt(0, 3), True))
     np.testing.assert_allclose(llm.gpu.logits(0), llm.host.logits(0), atol=1e-5)
+
+
+def test_pools_in_half_precision_are_half_as_large_and_nearly_as_exact(tmp_path: Path) -> None:
+    """As the engines of think_step and asr_decode_step have them; moved, set aside and restored."""
+    folder = small_llm(tmp_path / "small_step" / "1")
+    onnx.save(in_half(folder / "model.onnx"), folder / "half.onnx")
+    host = SlotPoolEngine(folder, slots=SLOTS, capacity=CAPACITY)
+    gpu = pair(folder, "half.onnx").gpu
+    assert 2 * gpu.pools.nbytes == host.pools.nbytes
+    assert 2 * gpu.pools.token_bytes == host.pools.token_bytes
+    ids = prompt(5, 30)
+    restored = Prefill(2, 20, ids[20:], True, restore=Restore(9, 20))
+    step = Decode(np.array([7]), np.array([30]), (GREEDY,))
+    commands = (
+        Command(0, prefill=Prefill(1, 0, ids, True)),
+        Command(1, keeps=(Keep(9, 1, 25),), prefill=restored),
+        Command(2, moves=(Move(2, 0, 30),), decode=step),
+    )
+    for command, row in zip(commands, (1, 2, 0), strict=True):
+        for engine in (host, gpu):
+            engine.run(command)
+        shown = np.isfinite(host.logits(row))
+        expected, found = host.logits(row)[shown], gpu.logits(row)[shown]
+        assert np.abs(found - expected).max() < 0.01 * np.abs(expected).max()
 
 
 @pytest.fixture

@@ -67,6 +67,24 @@ def test_every_way_of_drawing_gives_the_token_that_numpy_gives(seed: int) -> Non
     assert np.allclose(device.scores, numpy.scores, atol=1e-4)
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_no_number_is_looked_at_by_the_host(plain: bool) -> None:
+    """Tensors without numbers are enough: nothing would wait for a GPU, nor hinder a capture."""
+    arrays = device_sampling.layout(ROWS)
+    how = {
+        name: torch.zeros(shape, dtype=getattr(torch, kind), device="meta")
+        for name, (shape, kind) in arrays.items()
+    }
+    held = Held(
+        torch.zeros((ROWS, CAPACITY), dtype=torch.int64, device="meta"),
+        torch.zeros(ROWS, dtype=torch.int64, device="meta"),
+    )
+    logits = torch.zeros((ROWS, VOCABULARY), device="meta")
+    tokens, scores = device_sampling.draw(torch, logits, how, held, plain=plain, scored=True)
+    assert (tokens.shape, tokens.dtype) == ((ROWS,), torch.int64)
+    assert scores.shape == (ROWS,)
+
+
 def test_greedy_rows_need_no_candidates() -> None:
     numpy, device = both(ways=[GREEDY] * ROWS, plain=True, **world(3))
     assert device.tokens.tolist() == numpy.tokens.tolist()

@@ -27,6 +27,7 @@ ALIGNMENT = 256
 _PRESENT = re.compile(r"([kv])o(\d+)")
 _TYPES = {
     "tensor(float)": ("FLOAT", np.float32),
+    "tensor(float16)": ("HALF", np.float16),
     "tensor(int64)": ("INT64", np.int64),
     "tensor(int32)": ("INT32", np.int32),
     "tensor(bool)": ("BOOL", np.bool_),
