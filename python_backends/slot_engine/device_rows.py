@@ -23,7 +23,7 @@ from python_backends.slot_engine.pools import Pools, pool_shapes, present_of
 from python_backends.slot_engine.rows import Drawing, First, Rules
 from python_backends.tensorrt.device import Device, Work
 from python_backends.tensorrt.errors import EngineUnfit
-from python_backends.tensorrt.runtime import Bounds, Engine, Shape
+from python_backends.tensorrt.runtime import ALIGNMENT, Bounds, Engine, Shape
 from python_backends.tensorrt.staged import Staged
 
 DECODE, PREFILL = 0, 1
@@ -41,8 +41,14 @@ class DeviceMemory:
         self._kinds = kinds
 
     def zeros(self, name: str, shape: Shape) -> Any:
-        """See Memory."""
-        return self._device.zeros(shape, self._kinds[name])
+        """See Memory. EngineUnfit where TensorRT would refuse the address of a row."""
+        pool = self._device.zeros(shape, self._kinds[name])
+        if pool[0].nbytes % ALIGNMENT:
+            raise EngineUnfit(
+                f"a row of {name} takes {pool[0].nbytes} bytes, no multiple of {ALIGNMENT}: "
+                "choose another capacity"
+            )
+        return pool
 
     def tokens(self, shape: Shape) -> Any:
         """See Memory."""

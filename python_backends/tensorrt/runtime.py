@@ -5,6 +5,7 @@ The module is always a parameter: nothing here imports it. No other file of this
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from python_backends.errors import StageFailed
@@ -53,10 +54,15 @@ class Toolkit:
         """Of the library: an engine is read by the version that built it."""
         return str(self.trt.__version__)
 
+    @cached_property
+    def runtime(self) -> Any:
+        """Which must outlive its engines."""
+        return self.trt.Runtime(self.logger)
+
     def deserialized(self, engine: bytes) -> Any:
         """TensorRT's own engine object. EngineUnfit, with what TensorRT said, for what is none."""
         before = len(self.said)
-        found = self.trt.Runtime(self.logger).deserialize_cuda_engine(engine)
+        found = self.runtime.deserialize_cuda_engine(engine)
         if found is None:
             told = "; ".join(self.said[before:]) or "TensorRT gave no reason"
             raise EngineUnfit(f"no engine that this GPU and TensorRT {self.version} read: {told}")
@@ -90,7 +96,7 @@ class Engine:
     """A deserialized engine: what goes in, what comes out, and for which shapes it was built."""
 
     def __init__(self, kit: Toolkit, engine: bytes) -> None:
-        self._engine = kit.deserialized(engine)
+        self._kit, self._engine = kit, kit.deserialized(engine)
         self.inputs: dict[str, Tensor] = {}
         self.outputs: dict[str, Tensor] = {}
         for number in range(self._engine.num_io_tensors):
@@ -107,7 +113,7 @@ class Engine:
         made = self._engine.create_execution_context()
         if made is None or not made.set_optimization_profile_async(profile, stream):
             raise EngineUnfit(f"no execution context for profile {profile}: is memory left?")
-        return Context(made, stream)
+        return Context(made, self, stream)
 
     def _tensor(self, name: str) -> Tensor:
         kind = str(self._engine.get_tensor_dtype(name)).rpartition(".")[2]
@@ -123,8 +129,11 @@ class Engine:
 class Context:
     """An execution context. Shapes and addresses that have not changed are not set again."""
 
-    def __init__(self, context: Any, stream: int) -> None:
+    def __init__(self, context: Any, engine: Engine, stream: int) -> None:
         self._context = context
+        self._owner = engine
+        """Which must outlive it."""
+
         self._stream = stream
         self._shapes: dict[str, Shape] = {}
         self._addresses: dict[str, int] = {}

@@ -20,6 +20,7 @@ from build.step_graph import PortableKernels, Rotary, StepSizes
 from build.tensorrt.half import in_half
 from build.tensorrt.profiles import Range, profile
 from build.tensorrt.recipes import open_inputs
+from python_backends.ar_loop.settings import LoopSettings
 from python_backends.errors import InvalidInput, StageFailed
 from python_backends.scheduling.continuous import Move
 from python_backends.slot_engine.command import (
@@ -72,11 +73,11 @@ class CountingDevice(Device):
         return replay
 
 
-def small_llm(folder: Path) -> Path:
+def small_llm(folder: Path, capacity: int = CAPACITY) -> Path:
     """A version folder with a random graph of two layers, built as SmolLM's portable one is."""
     draw = np.random.default_rng(0)
-    sizes = StepSizes(layers=2, heads=4, kv_heads=2, head_width=16, capacity=CAPACITY)
-    angles = np.arange(CAPACITY)[:, None] / 100.0 ** (np.arange(8) / 8)
+    sizes = StepSizes(layers=2, heads=4, kv_heads=2, head_width=16, capacity=capacity)
+    angles = np.arange(capacity)[:, None] / 100.0 ** (np.arange(8) / 8)
     rotary = Rotary(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
     step = PortableKernels("small", sizes, rotary)
     wide = 64
@@ -378,6 +379,12 @@ def test_an_engine_for_other_sizes_is_refused(
     assert str(refused.value).endswith("run: python -m build tensorrt small_step")
 
 
+def test_a_capacity_whose_rows_tensorrt_could_not_address_is_refused(tmp_path: Path) -> None:
+    folder = small_llm(tmp_path / "small_step" / "1", 65)
+    with pytest.raises(EngineUnfit, match="a row of k0 takes 8320 bytes, no multiple of 256"):
+        pair(folder, "model.onnx", capacity=65)
+
+
 def test_an_engine_with_one_profile_is_refused(tmp_path: Path) -> None:
     folder = small_llm(tmp_path / "small_step" / "1")
     graph = folder / "model.onnx"
@@ -408,3 +415,19 @@ def test_smollm_says_the_same(tmp_path: Path) -> None:
         decoded = both.run(number + 1, decode=step).decode
         assert decoded is not None
         last = decoded.tokens[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"runtime": "cuda"}, "runtime 'cuda'; .'onnxruntime', 'tensorrt'. are known"),
+        ({"runtime": "tensorrt", "engine": "bls"}, "runtime is of engine in_process"),
+    ],
+)
+def test_a_runtime_that_is_not_known_or_not_the_loop_s_is_refused(
+    given: dict[str, Any], said: str
+) -> None:
+    loop: dict[str, Any] = {"task": "converse", "step_model": "x_step", "engine": "in_process"}
+    sizes = {"slots": 1, "capacity": 8, "prefill_chunk": 1, "max_new_tokens": 1, "max_waiting": 1}
+    with pytest.raises(ValueError, match=said):
+        LoopSettings(**(loop | sizes | given))
