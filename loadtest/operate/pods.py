@@ -16,10 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from deploy import runs
+from deploy.command import leashed
 from deploy.kubernetes.groups import name_of
 from deploy.pod.health import READY
 from deploy.processes import LOCALHOST, free_ports
-from deploy.settings import Ports
+from deploy.settings import Ports, Settings
+from deploy.spawner import spawn
 from loadtest.apart.stand import emulating
 from loadtest.device import ENVIRONMENT, Emulation, create
 from loadtest.operate.names import Names, naming
@@ -123,11 +126,9 @@ class Pods:
         words += ["--host", host, "--ports", *map(str, vars(self._ports).values())]
         words += ["--health-port", str(self._health_port), "--settle-s", str(SETTLE_S)]
         words += self._words
-        with (out / "pod.log").open("wb") as log:
-            process = subprocess.Popen(
-                words, env=self._environment(number), stdout=log, stderr=log, start_new_session=True
-            )
-        pod = Pod(group, host, self._ports, self._health_port, process, out / "pod.log")
+        log = out / "pod.log"
+        process = spawn(leashed(words, Settings()), self._environment(number), log)
+        pod = Pod(group, host, self._ports, self._health_port, process, log)
         self._all.append(pod)
         return pod
 
@@ -140,10 +141,11 @@ class Pods:
                 self.names.put(name, *ready)
 
     def close(self) -> None:
-        """End what is left."""
+        """End what is left, and clean up after pods that were killed."""
         for pod in self._all:
             if pod.process.poll() is None:
                 pod.kill()
+            runs.sweep(pod.log.parent)
         for device in self._devices:
             device.unlink(missing_ok=True)
 
