@@ -81,6 +81,7 @@ def test_a_plan_with_gpus_and_certificates_is_valid(on_gpus: list[Manifest]) -> 
     assert faults(on_gpus) == []
 
 
+@pytest.mark.full
 def test_the_linter_has_nothing_to_say(
     apart: list[Manifest], on_gpus: list[Manifest], tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_broken_manifest_is_refused_by_the_same_check(
     assert told in fault
 
 
+@pytest.mark.full
 def test_the_linter_refuses_a_privileged_container(apart: list[Manifest], tmp_path: Path) -> None:
     bad = broken(apart, "Deployment", f"{ONE}/securityContext/privileged", True)
     assert any(line.startswith("CKV_K8S_16 ") for line in linted(bad, tmp_path))
