@@ -17,8 +17,9 @@ import onnx
 
 from build import contract
 from build.errors import WeightsInvalid
-from build.fetch import cache_dir, replacing, sha256
+from build.fetch import cache_dir, replacing
 from build.lineage import ROOT, code_of
+from python_backends.digests import sha256
 
 REPOSITORY = ROOT / "model_repository"
 EXPORTER_VERSION = 1

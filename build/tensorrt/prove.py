@@ -2,7 +2,7 @@
 
 Runs in an environment of `build.tensorrt.offline`. With --build MODEL the engine of a model is
 built, as its recipe says, for the compute capability --for (8.9). With --read FILE it is told why a
-file is not read as an engine.
+file is not read as an engine. With --api CLASS the names that a class has are told.
 """
 
 import argparse
@@ -17,10 +17,11 @@ import onnx
 
 from build.errors import EngineRefused
 from build.tensorrt import offline
-from build.tensorrt.adapter import Toolkit, activation_bytes, build, parse
+from build.tensorrt.adapter import activation_bytes, build, parse
 from build.tensorrt.arrival import complaints
 from build.tensorrt.command import graph_of
 from build.tensorrt.recipes import RECIPES, Recipe, open_inputs
+from python_backends.tensorrt.runtime import Toolkit
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,12 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--build", nargs="*", default=[], metavar="MODEL")
     parser.add_argument("--timing", type=Path, help="file of a timing cache to build with")
     parser.add_argument("--read", nargs="*", type=Path, default=[], metavar="FILE")
+    parser.add_argument("--api", nargs="*", default=[], metavar="CLASS")
     parser.add_argument("--for", dest="capability", default="8.9")
     options = parser.parse_args(arguments)
     kit = Toolkit.of(offline.load())
     found = {str(path): parsing(kit, onnx.load(path)) for path in options.graphs}
     for model in options.build:
         found[model] = building(kit, RECIPES[model], options.capability, options.timing)
+    found |= {name: {"names": dir(getattr(kit.trt, name))} for name in options.api}
     found |= {str(path): {"refused": refusal(kit, path)} for path in options.read}
     print(json.dumps(found))
 

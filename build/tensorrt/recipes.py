@@ -29,12 +29,13 @@ import."""
 
 @dataclass(frozen=True)
 class Recipe:
-    """One engine. `served`: Triton's tensorrt backend loads it, by configs/tensorrt.pbtxt."""
+    """One engine, as configs/tensorrt.pbtxt of its model serves it: by Triton's tensorrt backend,
+    or, of `steps`, by our slot_engine."""
 
     model: str
     graph: str
     precision: str
-    served: bool
+    steps: bool = False
 
     @property
     def graph_path(self) -> Path:
@@ -49,7 +50,7 @@ class Recipe:
     def profiles(self, inputs: Mapping[str, OpenShape]) -> list[Profile]:
         """The optimization profiles; Triton's backend takes the first, a step engine has two:
         decode steps of all slots, and chunks of one row's prompt."""
-        if not self.served:
+        if self.steps:
             return _step_profiles(self.model, inputs)
         lengths = _lengths()[self.model] | {"B": profiles.batch_range(_config(self.model))}
         found = profiles.profile(inputs, lengths)
@@ -60,22 +61,23 @@ class Recipe:
 RECIPES = {
     recipe.model: recipe
     for recipe in (
-        Recipe("asr_encoder", "portable.onnx", HALF, served=True),
-        Recipe("acoustic_condition", "model.onnx", FULL, served=True),
-        Recipe("acoustic_step", "model.onnx", HALF, served=True),
+        Recipe("asr_encoder", "portable.onnx", HALF),
+        Recipe("acoustic_condition", "model.onnx", FULL),
+        Recipe("acoustic_step", "model.onnx", HALF),
         # Its pulse train is the sine of a phase that grows beyond what fp16 resolves.
-        Recipe("vocoder", "model.onnx", FULL, served=True),
-        Recipe("vad_step", "model.onnx", FULL, served=True),
-        Recipe("asr_decode_step", "portable.onnx", HALF, served=False),
-        Recipe("think_step", "portable.onnx", HALF, served=False),
-        Recipe("prosody_step", "portable.onnx", FULL, served=False),
+        Recipe("vocoder", "model.onnx", FULL),
+        Recipe("vad_step", "model.onnx", FULL),
+        Recipe("asr_decode_step", "portable.onnx", HALF, steps=True),
+        Recipe("think_step", "portable.onnx", HALF, steps=True),
+        Recipe("prosody_step", "portable.onnx", FULL, steps=True),
     )
 }
-"""By model. The step engines wait for a slot pool on TensorRT; until then nothing loads them."""
+"""By model."""
 
 
 def chosen(models: Iterable[str]) -> list[Recipe]:
-    """Recipes of these models; of all that are served where none is named.
+    """Recipes of these models; where none is named, of all that TensorRT 10.8 can build, which has
+    no layers for KV pools and so no step engines.
 
     Raises EngineRefused for a model that has no engine.
     """
@@ -83,7 +85,9 @@ def chosen(models: Iterable[str]) -> list[Recipe]:
     if unknown := sorted(set(names) - RECIPES.keys()):
         raise EngineRefused(f"no engine is made of {unknown}; known are {sorted(RECIPES)}")
     return [
-        recipe for recipe in RECIPES.values() if (recipe.model in names if names else recipe.served)
+        recipe
+        for recipe in RECIPES.values()
+        if (recipe.model in names if names else not recipe.steps)
     ]
 
 

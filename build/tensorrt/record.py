@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from build.fetch import replacing, sha256
-from build.tensorrt import profiles
+from build.fetch import replacing
+from python_backends.digests import sha256
+from python_backends.tensorrt.record import beside, engine_name, is_as_built, read, rebuild
+
+__all__ = ["Key", "beside", "engine_name", "fault", "kept_name", "read", "write"]
 
 BUILDER_VERSION = 1
 """Raised when engines must be built again although nothing below has changed."""
@@ -38,19 +41,9 @@ _NAMES = {
 }
 
 
-def engine_name(capability: str) -> str:
-    """File name of a served engine, as `cc_model_filenames` of configs/tensorrt.pbtxt has it."""
-    return f"model-cc{capability}.plan"
-
-
 def kept_name(key: Key) -> str:
     """File name in the cache: engines of several GPUs and versions lie beside each other."""
     return f"{key.library}{key.version}-cc{key.capability}-{key.precision}.plan"
-
-
-def beside(engine: Path) -> Path:
-    """The JSON file of an engine."""
-    return engine.with_name(f"{engine.name}.json")
 
 
 def write(engine: Path, key: Key, facts: dict[str, Any]) -> None:
@@ -64,19 +57,10 @@ def write(engine: Path, key: Key, facts: dict[str, Any]) -> None:
         partial.write_text(json.dumps(told | facts, indent=1) + "\n")
 
 
-def read(engine: Path) -> dict[str, Any] | None:
-    """The record of an engine; None where there is none that can be read."""
-    try:
-        found = json.loads(beside(engine).read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def fault(engine: Path, key: Key) -> str | None:
     """Why an engine must not be used, with the command that mends it; None: it may be."""
     reason = _fault(engine, key)
-    return reason and f"{engine}: {reason}. Rebuild: {profiles.rebuild(key.model)}"
+    return reason and f"{engine}: {reason}. Rebuild: {rebuild(key.model)}"
 
 
 def _fault(engine: Path, key: Key) -> str | None:
@@ -85,7 +69,7 @@ def _fault(engine: Path, key: Key) -> str | None:
     found = read(engine)
     if found is None:
         return "nothing says what it was made of"
-    if found.get("bytes") != engine.stat().st_size or found.get("sha256") != sha256(engine):
+    if not is_as_built(engine, found):
         return "it is not the file that was built"
     differ = [_difference(name, found.get(name), needed) for name, needed in asdict(key).items()]
     stale = [text for text in differ if text]

@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 
+from loadtest.gpu import slots
 from loadtest.gpu.graphs import Case, Running, cases, worst_error
 from loadtest.gpu.machine import Busy, Machine, Rates, found, one_stream, rates
 from loadtest.seed.harness import write_json
@@ -76,7 +77,14 @@ def parity(machine: Machine, until: float) -> Result:
         else:
             errors[case.name] = worst_error(case, machine)
     wrong = [name for name, error in errors.items() if not error <= TOLERANCE]
-    return {"tolerance": TOLERANCE, "wrong": wrong, "left_out": left_out, "errors": errors}
+    rows = slots.parity(machine.device)
+    return {
+        "tolerance": TOLERANCE,
+        "wrong": wrong + slots.wrong(rows),
+        "left_out": left_out,
+        "errors": errors,
+        "slot_pools": rows,
+    }
 
 
 def bench(machine: Machine, until: float) -> Result:
@@ -101,6 +109,7 @@ def bench(machine: Machine, until: float) -> Result:
         "steps": steps,
         "first_audio": first,
         "streams": streams,
+        "slot_pools": slots.bench(machine.device),
         "left_out": left_out,
     }
 

@@ -39,7 +39,8 @@ class Script:
 
     sounds: Sequence[Floats]
     dial_s: float = 0.0
-    """When the call begins."""
+    """When the call begins. Chunks come at whole chunks' lengths after it, however late the
+    generator is then: callers whom it kept waiting would be in step for ever."""
 
     listen_s: float = 0.0
     """Silence before the first recording."""
@@ -55,6 +56,7 @@ class Crowd:
     """Who has finished stays on the line in silence until everybody has."""
 
     def __init__(self, people: int, advance: Callable[[], None]) -> None:
+        self.began_s = time.monotonic()
         self.advance = advance
         self._left = set(range(people))
 
@@ -71,15 +73,21 @@ class Crowd:
 class Mouth(AsyncIterator[Pcm]):
     """A script in real time, silence before and behind it, and how late each chunk was."""
 
-    def __init__(self, script: Script, over: Callable[[], bool], leave: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        script: Script,
+        began_s: float,
+        over: Callable[[], bool],
+        leave: Callable[[], None],
+    ) -> None:
+        self.began_s = began_s
+        """When its first sample is spoken."""
+
         self._speaker = Speaker(script.sounds, chunk_s=CHUNK_S, barge_in_s=script.barge_in_s)
         self._listen_s = script.listen_s
         self._over, self._leave = over, leave
         self._chunks = 0
         self._finished = False
-        self.began_s = 0.0
-        """When its first sample was spoken."""
-
         self.late_ms: list[float] = []
 
     @property
@@ -97,7 +105,6 @@ class Mouth(AsyncIterator[Pcm]):
         self._speaker.go_on(time.monotonic())
 
     async def __anext__(self) -> Pcm:
-        self.began_s = self.began_s or time.monotonic()
         self._chunks += 1
         due_s = self.began_s + self._chunks * CHUNK_S
         await asyncio.sleep(max(0.0, due_s - time.monotonic()))
@@ -132,9 +139,13 @@ class Person:
 
     async def speak(self, client: LiveClient) -> None:
         """The whole call; what it fails of is kept in its record."""
-        await asyncio.sleep(self._script.dial_s)
+        began_s = self._crowd.began_s + self._script.dial_s
+        await asyncio.sleep(began_s - time.monotonic())
         mouth = Mouth(
-            self._script, lambda: self._crowd.over, lambda: self._crowd.leave(self._number)
+            self._script,
+            began_s,
+            lambda: self._crowd.over,
+            lambda: self._crowd.leave(self._number),
         )
         loudspeaker = Loudspeaker()
 

@@ -11,6 +11,7 @@ from python_backends.bridge import Board, ModelConfig, StageBackend, call, plugi
 from python_backends.scheduling.prefixes import Prefixes
 from python_backends.slot_engine.command import StepEngine
 from python_backends.slot_engine.engine import SlotPoolEngine
+from python_backends.slot_engine.opening import open_engine
 from python_backends.slot_engine.shelf import Shelf
 
 
@@ -56,13 +57,7 @@ def _engines(config: ModelConfig, settings: LoopSettings, task: Task) -> list[St
         return [plugin.load(settings.engine)(config, settings) for _ in range(settings.engines)]
     folder = config.artefact("model.onnx", model=settings.step_model).parent
     shelf = Shelf()
+    chunk = max(settings.prefill_chunk, settings.lone_chunk, settings.join_tokens)
     return [
-        SlotPoolEngine(
-            folder,
-            slots=settings.slots,
-            capacity=settings.capacity,
-            threads=settings.threads,
-            shelf=shelf,
-        )
-        for _ in range(settings.engines)
+        open_engine(folder, settings, chunk=chunk, shelf=shelf) for _ in range(settings.engines)
     ]

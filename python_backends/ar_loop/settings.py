@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from python_backends.slot_engine.command import MAX_CHUNK
+from python_backends.slot_engine.settings import ONNXRUNTIME, check_runtime
 
 ENGINES = ("bls", "in_process")
 TASKS = ("transcribe", "converse", "intone")
@@ -41,6 +42,12 @@ class LoopSettings:
     threads: int = 1
     """Of each engine in the loop's own process."""
 
+    runtime: str = ONNXRUNTIME
+    """Of an engine in the loop's own process: onnxruntime, or tensorrt on `device`."""
+
+    device: str = "cuda"
+    """Of runtime tensorrt: cuda, or cuda:1 and so on."""
+
     kv_bytes: int = 0
     """That sequences with a row may take of each engine's KV, each as many tokens as it may grow
     to; further ones wait. 0: as many as there are rows. Needs engine in_process."""
@@ -61,6 +68,11 @@ class LoopSettings:
             raise ValueError(
                 "join_tokens, and engines and threads above 1, need an engine in the loop's own "
                 "process"
+            )
+        check_runtime(self.runtime)
+        if self.engine != "in_process" and self.runtime != ONNXRUNTIME:
+            raise ValueError(
+                "runtime is of engine in_process; behind bls it is that of the step model"
             )
         if self.engine != "in_process" and (self.kv_bytes or self.session_bytes):
             raise ValueError("kv_bytes and session_bytes need engine in_process")

@@ -10,7 +10,7 @@ from python_backends.bridge.calls import call
 from python_backends.bridge.config import ModelConfig
 from python_backends.bridge.events import span
 from python_backends.bridge.inbox import Arrived, CancelTurn, Closed, Event, Inbox, Wake
-from python_backends.bridge.log import log_fault
+from python_backends.bridge.log import log_fault, log_warning
 from python_backends.bridge.meters import Meters
 from python_backends.bridge.options import Options
 from python_backends.bridge.plain import PlainBackend
@@ -37,5 +37,6 @@ __all__ = [
     "Wake",
     "call",
     "log_fault",
+    "log_warning",
     "span",
 ]

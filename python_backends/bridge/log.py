@@ -66,6 +66,11 @@ def _object(**fields: str) -> str:
     return json.dumps({key: value for key, value in fields.items() if value})
 
 
+def log_warning(what: str) -> None:
+    """Write what is wrong with the surroundings, and quotes no caller, to the server's log."""
+    pb_utils.Logger.log_warn(what)
+
+
 def _places(fault: BaseException) -> str:
     """The traceback of a fault and of those behind it, each with its type alone."""
     found: list[str] = []

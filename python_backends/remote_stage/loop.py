@@ -25,7 +25,7 @@ from python_backends.pieces import LAST_PIECE
 from python_backends.regions import Place, Region
 from python_backends.remote_stage.fifo import Ticket, TurnFifo
 from python_backends.remote_stage.line import Line
-from python_backends.remote_stage.placement import Placement
+from python_backends.remote_stage.placement import Source
 from python_backends.remote_stage.settings import RemoteSettings
 from python_backends.scheduling.replicas import Replica, Replicas
 from python_backends.wire import NOTHING_SHARED
@@ -67,7 +67,7 @@ class RemoteLoop:
         stage: str,
         inputs: Sequence[str],
         settings: RemoteSettings,
-        placement: Placement,
+        placement: Source,
         meters: Meters | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -111,6 +111,7 @@ class RemoteLoop:
                         return
         finally:
             looking.cancel()
+            self._placement.close()
             await self._drain()
 
     async def _drain(self) -> None:

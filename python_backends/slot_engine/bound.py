@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from python_backends.errors import StageFailed
 from python_backends.slot_engine.command import MAX_CHUNK
-from python_backends.slot_engine.pools import Pools
+from python_backends.slot_engine.pools import HostMemory, Pools, pool_shapes, present_of
 
 
 def open_session(path: Path, threads: int) -> ort.InferenceSession:
@@ -48,9 +48,11 @@ class BoundGraph:
         self._session = open_session(path, threads)
         self._shapes = {node.name: node.shape for node in self._session.get_inputs()}
         self._slots = slots
-        self._capacity = capacity
         self.width = self._shapes["ids"][2] if len(self._shapes["ids"]) == 3 else 1
-        self.pools = self._make_pools(context, context_widths)
+        kv, sets = pool_shapes(
+            self._shapes, slots=slots, capacity=capacity, context=context, widths=context_widths
+        )
+        self.pools = Pools(kv, sets, self.width, HostMemory())
         self._make_buffers()
         self._bindings: dict[tuple[int, int, int, int], Any] = {}
 
@@ -92,35 +94,11 @@ class BoundGraph:
         for name, pool in self.pools.kv.items():
             view, shape = pool[first:], (count, *pool.shape[1:])
             _bind_input(binding, name, view, shape)
-            _bind_output(binding, f"{name[0]}o{name[1:]}", view, shape)
+            _bind_output(binding, present_of(name), view, shape)
         out = self.logits if self.next is None else self.next
         name = "logits" if self.next is None else "next"
         _bind_output(binding, name, out[first:], (count, out.shape[1]))
         return binding
-
-    def _make_pools(self, context: Sequence[str], widths: Sequence[int]) -> Pools:
-        kv = [
-            name
-            for name in self._shapes
-            if name[0] in "kv" and name[1:].isdigit() and name not in context
-        ]
-        if context and isinstance(fixed := self._shapes[context[0]][-2], int):
-            widths = [fixed]
-        if context and not widths:
-            raise ValueError(f"{context[0]} may have any width, and generation.json names none")
-        return Pools(
-            {name: self._pool_shape(name, self._capacity) for name in kv},
-            {width: {name: self._pool_shape(name, width) for name in context} for width in widths},
-        )
-
-    def _pool_shape(self, name: str, length: int) -> tuple[int, ...]:
-        """The pool of a graph input: slots rows; a symbolic length axis becomes `length`."""
-        dims = [self._slots, *self._shapes[name][1:]]
-        if not isinstance(dims[-2], int):
-            dims[-2] = length
-        if dims[-2] < length:
-            raise ValueError(f"capacity {length}, but the graph has room for {dims[-2]}")
-        return tuple(int(dim) for dim in dims)
 
     def _make_buffers(self) -> None:
         outputs = {node.name: node.shape for node in self._session.get_outputs()}

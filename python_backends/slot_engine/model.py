@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from python_backends.bridge import ModelConfig, PlainBackend
 from python_backends.slot_engine.command import from_inputs, to_outputs
-from python_backends.slot_engine.engine import SlotPoolEngine
+from python_backends.slot_engine.opening import open_engine
 from python_backends.slot_engine.settings import EngineSettings
 
 
@@ -16,12 +16,7 @@ class TritonPythonModel(PlainBackend):
 
     def load(self, config: ModelConfig) -> None:
         settings = config.settings(EngineSettings)
-        self._engine = SlotPoolEngine(
-            config.artefact("model.onnx").parent,
-            slots=settings.slots,
-            capacity=settings.capacity,
-            threads=settings.threads,
-        )
+        self._engine = open_engine(config.artefact("model.onnx").parent, settings)
         config.declared.check_kv(self._engine.pools.nbytes)
 
     def held_bytes(self) -> int:

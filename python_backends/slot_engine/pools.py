@@ -1,17 +1,63 @@
 """Memory of a slot-pool engine: one row per slot in every pool, at addresses that never change.
 
-ONNX Runtime holds raw pointers into these arrays, so they are never reallocated. The length axis is
-always the last but one.
+Whoever computes holds raw pointers into these arrays, so they are never reallocated. The length
+axis is always the last but one. They are NumPy arrays, or tensors on a device: see Memory.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Shapes = Mapping[str, tuple[int, ...]]
-NamedPools = dict[str, NDArray[np.float32]]
+NamedPools = dict[str, Any]
+
+TOKENS = "tokens"
+"""Among what is set aside of a row: the tokens it holds."""
+
+
+class Memory(Protocol):
+    """Where pools lie."""
+
+    def zeros(self, name: str, shape: tuple[int, ...]) -> Any:
+        """A pool."""
+
+    def tokens(self, shape: tuple[int, ...]) -> Any:
+        """Zeros, int64."""
+
+    def copy(self, view: Any) -> Any:
+        """Of a part of a pool, to set aside."""
+
+    def borrowed(self, held: Any) -> Any:
+        """What was set aside, perhaps by another engine, to read from."""
+
+    def given(self, values: NDArray[Any]) -> Any:
+        """An array of the host, to write into a pool."""
+
+
+class HostMemory:
+    """NumPy's, fp32."""
+
+    def zeros(self, name: str, shape: tuple[int, ...]) -> Any:
+        """See Memory."""
+        return np.zeros(shape, np.float32)
+
+    def tokens(self, shape: tuple[int, ...]) -> Any:
+        """See Memory."""
+        return np.zeros(shape, np.int64)
+
+    def copy(self, view: Any) -> Any:
+        """See Memory."""
+        return view.copy()
+
+    def borrowed(self, held: Any) -> Any:
+        """See Memory."""
+        return held
+
+    def given(self, values: NDArray[Any]) -> Any:
+        """See Memory."""
+        return values
 
 
 class ContextPools:
@@ -19,11 +65,13 @@ class ContextPools:
 
     ONNX Runtime's Attention computes a pool to its full width, however little of it is valid, so a
     step runs on the narrowest set that its rows fit. A row is written there; a wider set gets a
-    copy when a step needs the row beside a longer one. Until then it takes no memory but addresses.
+    copy when a step needs the row beside a longer one. Until then, on a host, it takes no memory
+    but addresses.
     """
 
-    def __init__(self, slots: int, sets: Mapping[int, Shapes]) -> None:
-        self.pools = {width: _zeros(sets[width]) for width in sorted(sets)} or {0: {}}
+    def __init__(self, slots: int, sets: Mapping[int, Shapes], memory: Memory) -> None:
+        self.pools = {width: _zeros(sets[width], memory) for width in sorted(sets)} or {0: {}}
+        self._memory = memory
         self.length = np.zeros(slots, np.int64)
         """Valid length of each row."""
 
@@ -39,7 +87,7 @@ class ContextPools:
         length = next(iter(values.values())).shape[-2]
         width = self._narrowest(length)
         for name, value in values.items():
-            self.pools[width][name][row, ..., :length, :] = value
+            self.pools[width][name][row, ..., :length, :] = self._memory.given(value)
         self._settle(row, width, length)
 
     def move(self, source: int, target: int) -> None:
@@ -89,36 +137,44 @@ class ContextPools:
 
 
 class Pools:
-    """KV pools [slots, heads, capacity, D], zeroed, and the context pools beside them."""
+    """KV pools [slots, heads, capacity, D], zeroed, the context pools beside them, and `tokens`
+    [slots, capacity, width]: what each row holds; beyond a row's length it is anybody's."""
 
-    def __init__(self, kv: Shapes, context: Mapping[int, Shapes]) -> None:
-        self.kv = _zeros(kv)
-        slots = next(iter(self.kv.values())).shape[0]
-        self.context = ContextPools(slots, context)
+    def __init__(
+        self, kv: Shapes, context: Mapping[int, Shapes], width: int, memory: Memory
+    ) -> None:
+        self._memory = memory
+        self.kv = _zeros(kv, memory)
+        slots, _, capacity, _ = next(iter(kv.values()))
+        self.tokens = memory.tokens((slots, capacity, width))
+        self.context = ContextPools(slots, context, memory)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them."""
-        return sum(pool.nbytes for pool in self.kv.values()) + self.context.nbytes
+        """Bytes of KV and context."""
+        return sum(int(pool.nbytes) for pool in self.kv.values()) + self.context.nbytes
 
     @property
     def token_bytes(self) -> int:
         """Bytes of KV that one token of one row takes."""
-        return sum(pool[0, :, :1].nbytes for pool in self.kv.values())
+        return sum(int(pool[0, :, :1].nbytes) for pool in self.kv.values())
 
     def copied(self, row: int, length: int) -> NamedPools:
-        """The first `length` tokens of a row: [heads, length, D] each."""
-        return {name: pool[row, :, :length].copy() for name, pool in self.kv.items()}
+        """The first `length` tokens of a row: [heads, length, D] each, and the tokens."""
+        held = {name: self._memory.copy(pool[row, :, :length]) for name, pool in self.kv.items()}
+        return held | {TOKENS: self._memory.copy(self.tokens[row, :length])}
 
-    def paste(self, held: Mapping[str, NDArray[Any]], row: int, length: int) -> None:
+    def paste(self, held: Mapping[str, Any], row: int, length: int) -> None:
         """Write the first `length` tokens of what `copied` gave into a row."""
         for name, pool in self.kv.items():
-            pool[row, :, :length] = held[name][:, :length]
+            pool[row, :, :length] = self._memory.borrowed(held[name])[:, :length]
+        self.tokens[row, :length] = self._memory.borrowed(held[TOKENS])[:length]
 
     def move(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` tokens of a row, and its context, over another row."""
         for pool in self.kv.values():
             pool[target, :, :length] = pool[source, :, :length]
+        self.tokens[target, :length] = self.tokens[source, :length]
         self.context.move(source, target)
 
     def scrub(self, row: int) -> None:
@@ -128,5 +184,43 @@ class Pools:
         self.context.scrub(row)
 
 
-def _zeros(shapes: Shapes) -> NamedPools:
-    return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+OpenShapes = Mapping[str, Sequence[Any]]
+"""Inputs of a graph; dimensions that vary are anything but a positive number."""
+
+
+def pool_shapes(
+    inputs: OpenShapes, *, slots: int, capacity: int, context: Sequence[str], widths: Sequence[int]
+) -> tuple[Shapes, dict[int, Shapes]]:
+    """Shapes of the KV pools of a step graph, and of its context pools by width.
+
+    Open lengths become `capacity`, or each of `widths`. ValueError where there is no room.
+    """
+    named = [name for name in inputs if name[0] in "kv" and name[1:].isdigit()]
+    if context and _is_fixed(fixed := inputs[context[0]][-2]):
+        widths = [fixed]
+    if context and not widths:
+        raise ValueError(f"{context[0]} may have any width, and generation.json names none")
+
+    def shape(name: str, length: int) -> tuple[int, ...]:
+        dims = [slots, *inputs[name][1:]]
+        if not _is_fixed(dims[-2]):
+            dims[-2] = length
+        if dims[-2] < length:
+            raise ValueError(f"capacity {length}, but the graph has room for {dims[-2]}")
+        return tuple(int(dim) for dim in dims)
+
+    kv = {name: shape(name, capacity) for name in named if name not in context}
+    return kv, {width: {name: shape(name, width) for name in context} for width in widths}
+
+
+def present_of(pool: str) -> str:
+    """The output of a step graph that is its KV pool with the step's tokens: ko3 of k3."""
+    return f"{pool[0]}o{pool[1:]}"
+
+
+def _is_fixed(dim: Any) -> bool:
+    return isinstance(dim, int) and dim > 0
+
+
+def _zeros(shapes: Shapes, memory: Memory) -> NamedPools:
+    return {name: memory.zeros(name, shape) for name, shape in shapes.items()}

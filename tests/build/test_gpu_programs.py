@@ -2,6 +2,7 @@
 in for one."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from loadtest.gpu import __main__ as program
-from loadtest.gpu import graphs
+from loadtest.gpu import graphs, slots
 from loadtest.gpu.graphs import Case
 from loadtest.gpu.machine import Machine, Rates
+from tests import fake_engines
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -85,3 +87,35 @@ def test_the_floor_is_the_longer_of_moving_and_multiplying() -> None:
     reached = Rates(1e9, {"fp32": 1e12})
     assert reached.floor_s(1e12, 1e6, "fp32") == 1.0
     assert reached.floor_s(1e6, 2e9, "fp32") == 2.0
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Path:
+    """A repository with an engine of the fake TensorRT for one step model."""
+    fake_engines.of_model(graphs.REPOSITORY / "prosody_step" / "1", tmp_path)
+    return tmp_path
+
+
+def test_slot_pools_are_tried_where_there_is_an_engine_and_told_where_not(engines: Path) -> None:
+    found = slots.parity("cpu", engines)
+    assert found["prosody_step"] == 1.0
+    assert found["think_step"] == "run: python -m build export --portable think_step"
+    assert slots.wrong(found | {"asr_decode_step": 0.5}) == ["asr_decode_step"]
+
+
+def test_a_step_is_timed_for_each_number_of_rows_with_and_without_graphs(
+    engines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timed(work: Callable[[], object], seconds: float) -> list[float]:
+        work()
+        return [0.001]
+
+    monkeypatch.setattr(slots, "timed_s", timed)
+    found = slots.bench("cpu", engines)["prosody_step"]
+    rows = {str(count): 1.0 for count in range(1, 17)}
+    assert found == {"graph": rows, "no_graph": rows}
+
+
+def test_an_engine_that_cannot_be_used_is_told(engines: Path) -> None:
+    (engines / "prosody_step/1/model-cc0.0.plan").unlink()
+    assert "there is no such engine; run:" in slots.parity("cpu", engines)["prosody_step"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from build.fetch import CACHE_VARIABLE, sha256
+from build.fetch import CACHE_VARIABLE
 from build.llama.config import LlamaConfig, rope_of
 from build.llama.model import Llama
 from build.smollm import lora, weights
@@ -30,6 +30,7 @@ from build.smollm.train_orders import (
     remaining_steps,
 )
 from build.smollm.wares import ABSENT
+from python_backends.digests import sha256
 from python_backends.ordering.menu import DRINKS, FOOD, SIDES, joined, money
 from python_backends.ordering.order import Order, items_in
 

@@ -66,7 +66,7 @@ def tie_margin(engine: SlotPoolEngine, run: Run, one: list[int], other: list[int
     at = next(i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     tokens = np.array(run.prompt + one[:at], np.int64)
     engine.run(Command(0, prefill=Prefill(0, 0, tokens, True, Sampling())))
-    logits = engine._graph.logits[0][[one[at], other[at]]]
+    logits = engine.logits(0)[[one[at], other[at]]]
     noise = gumbel(
         np.array([run.how.seed]), np.array([len(tokens)]), np.array([[one[at], other[at]]])
     )[0]

@@ -198,7 +198,7 @@ def test_the_graph_gives_equal_candidates_in_the_order_of_their_ids() -> None:
 
 
 def test_an_engine_takes_its_candidates_from_the_graph(engine: SlotPoolEngine) -> None:
-    assert engine._best is not best_of
+    assert engine.rows.best is not best_of
 
 
 EVERYTHING = Sampling(1.5, 7, 50, 0.9, 1.3, ((42, 3.0), (300, -100.0)))
@@ -237,7 +237,7 @@ def test_a_row_knows_what_it_holds_and_takes_it_along(
     engine.run(Command(1, prefill=Prefill(2, 9, tokens[9:], is_last=True)))
     step = Decode(np.array([77]), np.array([len(tokens)]), (GREEDY,))
     engine.run(Command(2, moves=(Move(2, 0, len(tokens)),), decode=step))
-    assert engine.tokens[0, : len(tokens) + 1, 0].tolist() == [*tokens.tolist(), 77]
+    assert engine.pools.tokens[0, : len(tokens) + 1, 0].tolist() == [*tokens.tolist(), 77]
 
 
 def test_the_strongest_penalty_leaves_no_token_twice_in_a_short_answer(
@@ -273,10 +273,10 @@ def test_the_noise_of_prosody_is_that_of_its_seed_and_position() -> None:
     engine = SlotPoolEngine(REPOSITORY / "prosody_step" / "1", slots=3, capacity=32)
     loud, quiet = Sampling(1.0, 8), Sampling(0.5, 9)
     places = np.array([4, 7, 4])
-    engine._set_noise(engine._graph.noise, (quiet, GREEDY, loud), places)
-    together = engine._graph.noise.copy()
-    engine._set_noise(engine._graph.noise, (loud,), places[:1])
-    assert engine._graph.noise[0].tolist() == together[2].tolist()
+    engine.rows.set_noise(engine.rows.graph.noise, (quiet, GREEDY, loud), places)
+    together = engine.rows.graph.noise.copy()
+    engine.rows.set_noise(engine.rows.graph.noise, (loud,), places[:1])
+    assert engine.rows.graph.noise[0].tolist() == together[2].tolist()
     assert not together[1].any()
     assert together[0].any()
 

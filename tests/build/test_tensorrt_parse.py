@@ -5,6 +5,7 @@ Fetches its wheels (172 MB) the first time. What is executed, and how fast, is n
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from build.onnx_graph import FLOAT, INT64, Graph
 from build.smollm.export import CAPACITY, export_portable
 from build.tensorrt import offline
 from build.tensorrt.recipes import FULL, HALF, RECIPES, Recipe
+from python_backends.tensorrt import runtime
 
 pytestmark = pytest.mark.full
 
@@ -158,6 +160,44 @@ def test_what_is_no_engine_is_refused_by_tensorrt_itself(tmp_path: Path) -> None
     for path in paths.values():
         assert "no engine that this GPU and TensorRT 1.7.1.116 read" in found[str(path)]["refused"]
     assert "magicTag" in found[str(paths["zeros"])]["refused"]
+
+
+RUNTIME = {
+    "Runtime": {"deserialize_cuda_engine"},
+    "ICudaEngine": {
+        "num_io_tensors",
+        "get_tensor_name",
+        "get_tensor_mode",
+        "get_tensor_dtype",
+        "get_tensor_shape",
+        "num_optimization_profiles",
+        "get_tensor_profile_shape",
+        "create_execution_context",
+    },
+    "IExecutionContext": {
+        "set_optimization_profile_async",
+        "set_input_shape",
+        "set_tensor_address",
+        "get_tensor_shape",
+        "execute_async_v3",
+    },
+    "TensorIOMode": {"INPUT"},
+    "DataType": {"FLOAT", "HALF", "INT64", "INT32", "INT8", "UINT8", "BOOL"},
+}
+
+
+def test_what_the_runtime_calls_is_there() -> None:
+    """`python_backends/tensorrt/runtime.py`, which no test can execute without a GPU; the fake that
+    it is tried with has no more."""
+    found = prove("--api", *RUNTIME)
+    source = Path(runtime.__file__).read_text()
+    for name, used in RUNTIME.items():
+        assert used <= set(found[name]["names"]), name
+        assert all(one in source for one in used)
+    called = set(re.findall(r"self\._(?:engine|context)\.(\w+)", source))
+    assert called == RUNTIME["ICudaEngine"] | RUNTIME["IExecutionContext"] - {
+        "set_optimization_profile_async"
+    }
 
 
 def weights(model: onnx.ModelProto) -> int:

@@ -13,7 +13,7 @@ from build.tensorrt import profiles, recipes
 from build.tensorrt.profiles import Bounds, Range
 
 ROOT = Path(__file__).parents[2]
-SERVED = [recipe.model for recipe in recipes.RECIPES.values() if recipe.served]
+SERVED = [recipe.model for recipe in recipes.RECIPES.values() if not recipe.steps]
 
 
 def config(text: str) -> Any:

@@ -11,7 +11,8 @@ from tests.repository.configs import configs, folders, models, of_backend, param
 CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 """Turing to Blackwell: GPUs that the image in deploy/docker supports."""
 
-SERVED = [recipe.model for recipe in RECIPES.values() if recipe.served]
+SERVED = [recipe.model for recipe in RECIPES.values() if not recipe.steps]
+STEPS = [recipe.model for recipe in RECIPES.values() if recipe.steps]
 ON_CPU = {"intra_op_thread_count", "inter_op_thread_count"}
 
 
@@ -21,7 +22,7 @@ def on_gpu(name: str) -> Any:
 
 def test_every_native_model_has_one_but_the_vad_that_nobody_calls_in_batches() -> None:
     found = {name for name in models() if (folders()[name] / "configs/tensorrt.pbtxt").exists()}
-    assert found == set(SERVED)
+    assert found == {*SERVED, *STEPS}
     assert set(of_backend("onnxruntime")) - found == {"vad"}
 
 
@@ -49,3 +50,23 @@ def test_engines_are_built_for_every_batch_that_it_may_be_sent(name: str) -> Non
     recipe = RECIPES[name]
     [profile] = recipe.profiles(open_inputs(recipe.graph_path))
     profiles.check(on_gpu(name), profile)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_model_changes_its_runtime_and_what_its_weights_take(name: str) -> None:
+    """Everything else is the default config's: pool, tensors, backend."""
+    ours, theirs = configs()[name], on_gpu(name)
+    assert theirs.backend == ours.backend == "slot_engine"
+    given = {key: value.string_value for key, value in theirs.parameters.items()}
+    differ = {key for key, value in given.items() if value != parameters(name)[key]}
+    assert given.keys() == parameters(name).keys()
+    assert differ == {"runtime", "bytes_weights"}
+    assert given["runtime"] == "tensorrt"
+
+
+@pytest.mark.parametrize("name", of_backend("ar_loop"))
+def test_a_loop_is_told_its_runtime_by_whoever_starts_the_server(name: str) -> None:
+    """`--model-config-name=tensorrt` alone must not ask for engines that TensorRT 10.8 lacks."""
+    assert not (folders()[name] / "configs" / "tensorrt.pbtxt").exists()
+    assert parameters(name)["runtime"] == "onnxruntime"
+    assert parameters(name)["device"] == "cuda"

@@ -1,5 +1,7 @@
 """What the bench of live calls makes of what it has seen: each of its figures can be wrong."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,7 @@ from loadtest.live.endpoint_orders import (
 from loadtest.live.endpoint_score import End, Score, fixed, score
 from loadtest.live.loudspeaker import Loudspeaker
 from loadtest.live.parts import Parts, chunk_figures, figures, means, parts
-from loadtest.live.people import Stop
+from loadtest.live.people import CHUNK_S, Mouth, Script, Stop
 from loadtest.live.plots import draw
 from loadtest.live.record import NS_PER_MS, Record, Said, Turn
 from loadtest.live.server_side import Chunks
@@ -442,3 +444,18 @@ def test_every_experiment_has_a_picture(tmp_path: Path) -> None:
     drawn = draw(detail, tmp_path)
     assert {path.stem for path in drawn} == set(BENCH.experiments)
     assert all(path.stat().st_size > 1000 for path in drawn)
+
+
+def test_a_caller_whom_the_generator_kept_waiting_keeps_the_time_of_the_chunks() -> None:
+    """Else all who were kept waiting are in step from then on."""
+
+    async def late_ms() -> list[float]:
+        began_s = time.monotonic() - 2.5 * CHUNK_S
+        mouth = Mouth(Script([], listen_s=9.0), began_s, lambda: False, lambda: None)
+        for _ in range(2):
+            await anext(mouth)
+        return mouth.late_ms
+
+    first, second = asyncio.run(late_ms())
+    assert first >= 1500 * CHUNK_S
+    assert second >= 500 * CHUNK_S

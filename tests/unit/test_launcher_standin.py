@@ -9,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.standins.onnxruntime.batching import Arrays, SequenceStates, run_alone, run_together
-from deploy.standins.onnxruntime.native_graph import Graph, GraphRefused, header
+from deploy.standins.onnxruntime.native_graph import Graph, header
+from deploy.standins.shared.batching import Arrays, SequenceStates, run_alone, run_together
+from python_backends.contract import ArtefactRefused
 
 CONFIG: dict[str, Any] = {
     "name": "negate",
@@ -134,12 +135,12 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path: Path, content: bytes, reas
     """Public case J2."""
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
-    with pytest.raises(GraphRefused, match=reason):
+    with pytest.raises(ArtefactRefused, match=reason):
         Graph(path, CONFIG)
 
 
 def test_a_missing_graph_says_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(GraphRefused, match=r"has no 1/model\.onnx; run: make build"):
+    with pytest.raises(ArtefactRefused, match=r"has no 1/model\.onnx; run: make build"):
         Graph(tmp_path / "1" / "model.onnx", CONFIG)
 
 
@@ -151,7 +152,7 @@ def test_a_graph_whose_weights_lie_in_a_file_that_is_missing_is_refused(tmp_path
     model.graph.node[0].CopyFrom(helper.make_node("Add", ["X", "W"], ["Y"]))
     onnx.save(model, path, save_as_external_data=True, location="model.data", size_threshold=0)
     (tmp_path / "model.data").unlink()
-    with pytest.raises(GraphRefused, match=r"model\.data"):
+    with pytest.raises(ArtefactRefused, match=r"model\.data"):
         Graph(path, CONFIG)
 
 
@@ -160,7 +161,7 @@ def test_a_graph_too_new_for_the_native_backend_is_refused(
     tmp_path: Path, opset: int, ir: int
 ) -> None:
     """Public case J4."""
-    with pytest.raises(GraphRefused, match=rf"IR version {ir} and opset {opset}; .* 9 and 18"):
+    with pytest.raises(ArtefactRefused, match=rf"IR version {ir} and opset {opset}; .* 9 and 18"):
         Graph(graph(tmp_path / "model.onnx", opset=opset, ir=ir), CONFIG)
 
 
@@ -176,12 +177,14 @@ def test_shapes_that_do_not_fit_the_config_are_listed(
     tmp_path: Path, shape: list[Any], dims: list[int], difference: str
 ) -> None:
     """Public cases J1 and J7."""
-    with pytest.raises(GraphRefused, match=difference):
+    with pytest.raises(ArtefactRefused, match=difference):
         Graph(graph(tmp_path / "model.onnx", shape=shape), CONFIG)
 
 
 def test_names_that_do_not_fit_the_config_are_listed(tmp_path: Path) -> None:
     """Public case J7."""
     config = {**CONFIG, "output": [{"name": "Z", "data_type": "TYPE_FP32", "dims": [-1]}]}
-    with pytest.raises(GraphRefused, match=r"(?s)Y: in the graph, not .*Z: in config\.pbtxt, not"):
+    with pytest.raises(
+        ArtefactRefused, match=r"(?s)Y: in the graph, not .*Z: in config\.pbtxt, not"
+    ):
         Graph(graph(tmp_path / "model.onnx"), config)

@@ -16,33 +16,30 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
-from python_backends.errors import told
+from python_backends.contract import states
 
 if TYPE_CHECKING:
-    from deploy.standins.onnxruntime.batching import (
-        Answer,
-        Arrays,
-        SequenceStates,
-        run_alone,
-        run_together,
-    )
-    from deploy.standins.onnxruntime.native_graph import Graph, states
+    from deploy.standins.onnxruntime.native_graph import Graph
+    from deploy.standins.shared.batching import Answer, Arrays, SequenceStates
+    from deploy.standins.shared.serving import StandIn, require_numpy
 else:
-    from batching import SequenceStates, run_alone, run_together
-    from native_graph import Graph, states
+    from batching import SequenceStates
+    from native_graph import Graph
+    from serving import StandIn, require_numpy
 
 
-class TritonPythonModel:
+class TritonPythonModel(StandIn):
     """Called by the server's Python stub."""
+
+    label = "onnxruntime"
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Open the model's graph. Whatever is wrong with it fails the load, with a reason."""
-        if int(np.__version__.split(".")[0]) >= 2:
-            raise RuntimeError(f"numpy {np.__version__}: this server's Python stub needs numpy < 2")
+        require_numpy()
         config = json.loads(args["model_config"])
         name = config.get("default_model_filename") or "model.onnx"
-        self._graph = Graph(Path(args["model_repository"], args["model_version"], name), config)
-        self._run_all = run_together if config["max_batch_size"] > 0 else run_alone
+        graph = Graph(Path(args["model_repository"], args["model_version"], name), config)
+        self.open(config, lambda feed: graph.run(feed, graph.outputs))
         self._state_names = {s["input_name"]: s["output_name"] for s in states(config)}
         self._states = SequenceStates(_zeros(config), _most_sequences(config))
 
@@ -51,42 +48,28 @@ class TritonPythonModel:
     ) -> list[pb_utils.InferenceResponse]:
         """Answer requests that the server has put together."""
         served = [request for request in requests if not self._is_idle_slot(request)]
-        answers = self._run_all(self._run, [self._feed(request) for request in served])
-        responses = {
-            id(request): self._respond(request, answer)
-            for request, answer in zip(served, answers, strict=True)
-        }
-        return [responses.get(id(r)) or pb_utils.InferenceResponse([]) for r in requests]
+        answers = dict(zip(map(id, served), super().execute(served), strict=True))
+        return [answers.get(id(r)) or pb_utils.InferenceResponse([]) for r in requests]
 
-    def _run(self, feed: Arrays) -> dict[str, NDArray[Any]]:
-        return self._graph.run(feed, self._graph.outputs)
-
-    def _is_idle_slot(self, request: pb_utils.InferenceRequest) -> bool:
-        """The direct strategy fills idle slots with requests of sequence 0 and garbage inside."""
-        return bool(self._state_names) and request.correlation_id() in (0, "")
-
-    def _feed(self, request: pb_utils.InferenceRequest) -> Arrays:
-        feed = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+    def feed(self, request: pb_utils.InferenceRequest) -> Arrays:
+        """Inputs of a request, and the state of its sequence."""
+        feed = dict(super().feed(request))
         if self._state_names:
             start = bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
             feed.update(self._states.before(request.correlation_id(), start=start))
         return feed
 
-    def _respond(
+    def respond(
         self, request: pb_utils.InferenceRequest, answer: Answer
     ) -> pb_utils.InferenceResponse:
-        if isinstance(answer, Exception):
-            error = pb_utils.TritonError(_reason(answer), pb_utils.TritonError.INVALID_ARG)
-            return pb_utils.InferenceResponse(error=error)
-        if self._state_names:
+        """The outputs that were asked for, or the error; the state stays here."""
+        if self._state_names and not isinstance(answer, Exception):
             self._keep_state(request, answer)
-        wanted = request.requested_output_names()
-        tensors = [
-            pb_utils.Tensor(name, np.ascontiguousarray(values))
-            for name, values in answer.items()
-            if name in wanted
-        ]
-        return pb_utils.InferenceResponse(tensors)
+        return super().respond(request, answer)
+
+    def _is_idle_slot(self, request: pb_utils.InferenceRequest) -> bool:
+        """The direct strategy fills idle slots with requests of sequence 0 and garbage inside."""
+        return bool(self._state_names) and request.correlation_id() in (0, "")
 
     def _keep_state(self, request: pb_utils.InferenceRequest, answer: Arrays) -> None:
         end = bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
@@ -111,8 +94,3 @@ def _most_sequences(config: Mapping[str, Any]) -> int:
     """How many sequences the scheduler lets live at once."""
     oldest = (config.get("sequence_batching") or {}).get("oldest") or {}
     return max(1, int(oldest.get("max_candidate_sequences", 0)), int(config["max_batch_size"]))
-
-
-def _reason(fault: Exception) -> str:
-    """What the runtime says, for callers."""
-    return f"onnxruntime: {told(str(fault))}"

@@ -1,13 +1,15 @@
 """An ONNX file as the native onnxruntime backend would accept it, run on CPU."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
+
+from python_backends.contract import ArtefactRefused, Tensors, require_fit
 
 MAX_OPSET = 18
 MAX_IR = 9
@@ -28,10 +30,6 @@ STANDARD = ("", "ai.onnx")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class GraphRefused(Exception):
-    """The artefact cannot be served; the message says why and what to do."""
-
-
 class Graph:
     """One session of one model. Inputs and outputs are batch-leading when max_batch_size > 0."""
 
@@ -40,7 +38,8 @@ class Graph:
         self._session = _session(path, config)
         self.inputs = [tensor.name for tensor in self._session.get_inputs()]
         self.outputs = [tensor.name for tensor in self._session.get_outputs()]
-        _check_contract(self._session, config)
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        require_fit(config, _tensors(inputs), _tensors(outputs))
 
     def run(self, feeds: Arrays, outputs: list[str]) -> dict[str, NDArray[Any]]:
         """The named outputs of one call. Inputs are bound where they lie, without a copy."""
@@ -52,11 +51,6 @@ class Graph:
         self._session.run_with_iobinding(binding)
         values = (value.numpy() for value in binding.get_outputs())
         return dict(zip(outputs, values, strict=True))
-
-
-def states(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The `state { }` entries of a config."""
-    return list((config.get("sequence_batching") or {}).get("state", []))
 
 
 def header(path: Path) -> tuple[int, dict[str, int]]:
@@ -77,7 +71,7 @@ def header(path: Path) -> tuple[int, dict[str, int]]:
 
 def _check_artefact(path: Path, model: str) -> None:
     if not path.exists():
-        raise GraphRefused(
+        raise ArtefactRefused(
             f"model {model!r} has no {path.parent.name}/{path.name}; run: make build"
         )
     try:
@@ -85,13 +79,13 @@ def _check_artefact(path: Path, model: str) -> None:
     except (ValueError, IndexError):
         ir_version, opsets = 0, {}
     if not ir_version or not opsets:
-        raise GraphRefused(
+        raise ArtefactRefused(
             f"{path.name} of model {model!r} ({path.stat().st_size} bytes) is no ONNX file; "
             "run: make build"
         )
     opset = max(opsets.get(domain, 0) for domain in STANDARD)
     if ir_version > MAX_IR or opset > MAX_OPSET:
-        raise GraphRefused(
+        raise ArtefactRefused(
             f"{path.name} of model {model!r} has IR version {ir_version} and opset {opset}; the "
             f"native backend is promised at most {MAX_IR} and {MAX_OPSET}: export it again"
         )
@@ -111,53 +105,15 @@ def _session(path: Path, config: Mapping[str, Any]) -> ort.InferenceSession:
     try:
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as fault:
-        raise GraphRefused(f"{path.name} of model {config['name']!r}: {fault}") from fault
+        raise ArtefactRefused(f"{path.name} of model {config['name']!r}: {fault}") from fault
 
 
 def _threads(config: Mapping[str, Any], key: str) -> int:
     return int(config.get("parameters", {}).get(key, {}).get("string_value", "1"))
 
 
-def _check_contract(session: ort.InferenceSession, config: Mapping[str, Any]) -> None:
-    """GraphRefused with one line per difference between config.pbtxt and the graph."""
-    kept = states(config)
-    wanted_inputs = [*config["input"], *({**s, "name": s["input_name"]} for s in kept)]
-    wanted_outputs = [*config["output"], *({**s, "name": s["output_name"]} for s in kept)]
-    batched = config["max_batch_size"] > 0
-    differences = [
-        *_differences("input", wanted_inputs, session.get_inputs(), batched),
-        *_differences("output", wanted_outputs, session.get_outputs(), batched),
-    ]
-    if differences:
-        lines = "\n  ".join(differences)
-        raise GraphRefused(f"config.pbtxt of {config['name']!r} does not fit its graph:\n  {lines}")
-
-
-def _differences(
-    kind: str, wanted: list[dict[str, Any]], found: list[Any], batched: bool
-) -> Iterator[str]:
-    declared = {tensor["name"]: _declared(tensor, batched) for tensor in wanted}
-    present = {tensor.name: (TYPES.get(tensor.type, tensor.type), tensor.shape) for tensor in found}
-    for name in sorted(declared.keys() | present.keys()):
-        if name not in present:
-            yield f"{kind} {name}: in config.pbtxt, not in the graph"
-        elif name not in declared:
-            yield f"{kind} {name}: in the graph, not in config.pbtxt"
-        elif not _fits(declared[name], present[name]):
-            yield f"{kind} {name}: config {declared[name]}, graph {present[name]}"
-
-
-def _declared(tensor: Mapping[str, Any], batched: bool) -> tuple[str, list[int]]:
-    """Dims of states come as strings in the server's JSON."""
-    return tensor["data_type"], [-1] * batched + [int(dim) for dim in tensor["dims"]]
-
-
-def _fits(declared: tuple[str, list[int]], present: tuple[str, list[Any]]) -> bool:
-    """Same dtype and rank; a fixed dim of the graph is the same number in the config."""
-    if declared[0] != present[0] or len(declared[1]) != len(present[1]):
-        return False
-    pairs = zip(declared[1], present[1], strict=True)
-    return all(not isinstance(graph, int) or graph == config for config, graph in pairs)
+def _tensors(found: Iterable[Any]) -> Tensors:
+    return {one.name: (TYPES.get(one.type, one.type), one.shape) for one in found}
 
 
 def _fields(file: BinaryIO) -> Iterator[tuple[int, int | bytes | None]]:

@@ -1,0 +1,1 @@
+"""Manifests of a plan: a kustomize base, and an overlay to begin with."""

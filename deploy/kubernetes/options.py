@@ -1,0 +1,32 @@
+"""What a plan does not say of a cluster."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from deploy.pod.command import DRAIN_S, SETTLE_S
+
+IMAGE: Final = "tristage:0.1.0"
+USER: Final = 10001
+END_S: Final = 20
+"""Beyond settling and draining: the server's own end."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of all groups alike; an overlay changes what is to differ."""
+
+    image: str = IMAGE
+    most_replicas: int = 4
+    queue_target_ms: int = 100
+    """Mean time a request waits before anything is computed for it, that the autoscaler aims at."""
+
+    busy_target_percent: int = 80
+    """Share of a stage's places that are taken, that it aims at."""
+
+    prometheus_namespace: str = "monitoring"
+    drain_s: int = round(DRAIN_S)
+
+    @property
+    def grace_s(self) -> int:
+        """terminationGracePeriodSeconds."""
+        return round(SETTLE_S) + self.drain_s + END_S

@@ -1,0 +1,126 @@
+"""`python -m deploy pod GROUP [FILE]`: one server of a plan, for an orchestrator to run."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from deploy.cluster.drain import Drain
+from deploy.figures import open_requests, read_metrics
+from deploy.keeper import Keeper, keeping
+from deploy.launcher import Server
+from deploy.plan import Plan, find
+from deploy.pod.health import Health
+from deploy.pod.placing import HEALTH_PORT, PORTS, Place, settings_of
+from deploy.pod.probes import answering, asking
+from deploy.processes import ANY
+from deploy.progress import Line
+from deploy.settings import Ports
+
+ATTEMPTS: Final = 5
+"""Of starting the server again, one after another, before the pod ends."""
+
+SETTLE_S: Final = 8.0
+"""After so long no proxy sends a new turn here: a record of CoreDNS lives 5 s, and a proxy asks
+every second."""
+
+DRAIN_S: Final = 60.0
+QUIET_S: Final = 2.0
+"""A turn has its pieces made one by one: a server that has nothing open for less may have more."""
+
+LOOK_EVERY_S: Final = 0.3
+
+
+class Terminated(Exception):
+    """SIGTERM has come."""
+
+
+def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
+    """The command beside the others of `python -m deploy`."""
+    parser = commands.add_parser("pod", help="one server of a plan, for an orchestrator to run")
+    parser.set_defaults(action=pod)
+    parser.add_argument("group", metavar="GROUP", help="a server of the plan")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a plan, or a shipped one's name")
+    parser.add_argument("--host", default=ANY, help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--ports",
+        type=int,
+        nargs=3,
+        metavar=("HTTP", "GRPC", "METRICS"),
+        default=(PORTS.http, PORTS.grpc, PORTS.metrics),
+    )
+    parser.add_argument("--health-port", type=int, default=HEALTH_PORT, help="of probes")
+    parser.add_argument("--tls", type=Path, help="folder with tls.crt, tls.key and perhaps ca.crt")
+    parser.add_argument(
+        "--settle-s", type=float, default=SETTLE_S, help="till no proxy comes any more (8)"
+    )
+    parser.add_argument(
+        "--drain-s", type=float, default=DRAIN_S, help="what SIGTERM gives open turns (60)"
+    )
+
+
+def pod(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM, which lets open turns end first; 1 when the server has ended by itself
+    and cannot be started again."""
+    signal.signal(signal.SIGTERM, _terminate)
+    place = Place(options.host, Ports(*options.ports), options.tls)
+    plan = Plan.read(find(options.file))
+    settings = settings_of(plan, options.group, place, options.out, os.environ)
+    health = Health()
+    server = Server(settings, Line())
+    try:
+        with answering(health, options.host, options.health_port):
+            server.start(rehearse=not settings.proxies)  # others may not have started yet
+            with keeping(server, _told, attempts=ATTEMPTS) as keeper, asking(keeper, health):
+                _serve(keeper, health, options)
+    except Terminated:
+        server.kill()  # nothing is open any more, or its time is over
+        return 0
+    finally:
+        server.stop()
+    print("error: the server could not be started again", file=sys.stderr)
+    return 1
+
+
+def _serve(keeper: Keeper, health: Health, options: argparse.Namespace) -> None:
+    """Until the keeper gives up; Terminated when it was asked to end, and is drained."""
+    server = keeper.server
+    print(f"{options.group}: {server.grpc_address}; log {server.log.path}", flush=True)
+    try:
+        keeper.wait()
+    except Terminated:
+        print("draining: waiting for open turns", flush=True)
+        health.draining = keeper.draining = True
+        if keeper.phase == "ready":
+            drained = drain(server, options.settle_s, options.drain_s)
+            print("drained" if drained else "not drained in time", flush=True)
+        raise
+
+
+def drain(server: Server, settle_s: float, timeout_s: float) -> bool:
+    """Have doors take no more turns, let those that are open end, and wait until no proxy sends any
+    more; whether all of them have ended in time."""
+    began = time.monotonic()
+    deadline = began + settle_s + timeout_s
+    if server.doors:
+        server.drain(timeout_s)
+    drained = Drain(began, settle_s=settle_s, looks=round(QUIET_S / LOOK_EVERY_S))
+    while time.monotonic() < deadline:
+        count = sum(open_requests(read_metrics(server.metrics_address)).values())
+        if drained.is_over(time.monotonic(), count):
+            return True
+        time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def _told(kind: str, what: str) -> None:
+    """What was lost and brought back."""
+    print(f"{kind}: {what}", file=sys.stderr, flush=True)
+
+
+def _terminate(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated

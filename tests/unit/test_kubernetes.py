@@ -1,0 +1,334 @@
+"""Manifests of plans: rendered by kubectl, held to the schemas, and what they say."""
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.__main__ import main
+from deploy.errors import PlanError
+from deploy.kubernetes.around import BUSY, WAITED
+from deploy.kubernetes.command import write
+from deploy.kubernetes.groups import Group, groups
+from deploy.kubernetes.options import USER, Options
+from deploy.plan import PLANS, Plan
+from deploy.pod.command import SETTLE_S
+from deploy.pod.placing import read
+from python_backends.remote_stage.resolved import VARIABLE, named_stages
+from tests.manifests import Manifest, faults, linted, rendered
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted(path.stem for path in PLANS.glob("*.yaml"))
+GPUS = """
+front: front
+servers:
+  front: {}
+  listen: {stages: [encode, asr_decode], device: gpu0}
+  think: {stages: [think], device: gpu1, replicas: 2}
+  speak: {stages: [prosody, acoustic, vocoder], device: cpus}
+devices:
+  gpu0: {gpu: 0, bytes: 8GiB}
+  gpu1: {gpu: 1}
+  cpus: {cores: [0, 1, 2]}
+tls: {certificate: server.pem, key: server.key}
+"""
+
+
+def by_kind(manifests: list[Manifest], kind: str) -> dict[str, Any]:
+    return {one["metadata"]["name"]: one["spec"] for one in manifests if one["kind"] == kind}
+
+
+def planned(text: str, folder: Path) -> Plan:
+    path = folder / "given.yaml"
+    path.write_text(text)
+    return Plan.read(path)
+
+
+def of(plan: Plan, folder: Path, options: Options | None = None) -> list[Manifest]:
+    write(plan, options or Options(), folder)
+    return rendered(folder / "overlay")
+
+
+def container(spec: Any) -> Any:
+    [found] = spec["template"]["spec"]["containers"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    return of(Plan.read(PLANS / "stages-apart.yaml"), tmp_path_factory.mktemp("apart"))
+
+
+@pytest.fixture(scope="module")
+def on_gpus(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    folder = tmp_path_factory.mktemp("gpus")
+    return of(planned(GPUS, folder), folder / "out")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_plan_is_valid(name: str, tmp_path: Path) -> None:
+    manifests = of(Plan.read(PLANS / f"{name}.yaml"), tmp_path)
+    assert faults(manifests) == []
+    kinds = {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"}
+    assert kinds <= {one["kind"] for one in manifests}
+
+
+def test_a_plan_with_gpus_and_certificates_is_valid(on_gpus: list[Manifest]) -> None:
+    assert faults(on_gpus) == []
+
+
+@pytest.mark.full
+def test_the_linter_has_nothing_to_say(
+    apart: list[Manifest], on_gpus: list[Manifest], tmp_path: Path
+) -> None:
+    assert linted(apart, tmp_path) == []
+    assert linted(on_gpus, tmp_path) == []
+
+
+def broken(manifests: list[Manifest], kind: str, place: str, value: Any) -> list[Manifest]:
+    """With another value, or none, at one place of the first manifest of a kind."""
+    found = copy.deepcopy(manifests)
+    target = next(one for one in found if one["kind"] == kind)
+    *way, last = place.split("/")
+    for key in way:
+        target = target[int(key)] if isinstance(target, list) else target[key]
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+    return found
+
+
+POD = "spec/template/spec"
+ONE = f"{POD}/containers/0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value", "told"),
+    [
+        ("Deployment", f"{POD}/terminationGracePeriod", 5, "terminationGracePeriod"),
+        ("Deployment", "spec/selector", None, "selector"),
+        ("HorizontalPodAutoscaler", "spec/maxReplicas", "four", "maxReplicas"),
+        ("NetworkPolicy", "spec/ingress/0/ports/0/port", {}, "port"),
+        ("Service", "apiVersion", "v9", "no schema"),
+        ("Deployment", f"{POD}/securityContext/runAsNonRoot", False, "root"),
+        ("Deployment", f"{ONE}/securityContext/readOnlyRootFilesystem", False, "readOnly"),
+        ("Deployment", f"{ONE}/readinessProbe", None, "readinessProbe"),
+        ("Deployment", f"{ONE}/image", "tristage:latest", "version"),
+        ("Deployment", f"{ONE}/resources/limits/memory", None, "memory"),
+        ("Deployment", f"{POD}/volumes/1", {"name": "x", "hostPath": {"path": "/"}}, "host's"),
+    ],
+)
+def test_a_broken_manifest_is_refused_by_the_same_check(
+    apart: list[Manifest], kind: str, place: str, value: Any, told: str
+) -> None:
+    if place.endswith("volumes/1"):
+        value = [value]
+        place = place.removesuffix("/1")
+    [fault] = faults(broken(apart, kind, place, value))
+    assert kind in fault
+    assert told in fault
+
+
+@pytest.mark.full
+def test_the_linter_refuses_a_privileged_container(apart: list[Manifest], tmp_path: Path) -> None:
+    bad = broken(apart, "Deployment", f"{ONE}/securityContext/privileged", True)
+    assert any(line.startswith("CKV_K8S_16 ") for line in linted(bad, tmp_path))
+
+
+def test_every_stage_is_found_by_the_headless_service_of_its_server(apart: list[Manifest]) -> None:
+    services, deployments = by_kind(apart, "Service"), by_kind(apart, "Deployment")
+    env = {one["name"]: one.get("value") for one in container(deployments["tristage-front"])["env"]}
+    named = named_stages(env[VARIABLE])
+    assert {stage: where.name for stage, where in named.items()} == {
+        "encode": "tristage-listen",
+        "asr_decode": "tristage-listen",
+        "think": "tristage-think",
+        "prosody": "tristage-speak",
+        "acoustic": "tristage-speak",
+        "vocoder": "tristage-speak",
+    }
+    for where in named.values():
+        service = services[where.name]
+        assert service["clusterIP"] == "None"
+        assert service["ports"][0]["port"] == where.port
+        pods = deployments[where.name]["template"]["metadata"]["labels"]
+        assert service["selector"].items() <= pods.items()
+
+
+def test_callers_dial_one_service_in_front_of_the_front(apart: list[Manifest]) -> None:
+    found = by_kind(apart, "Service")["tristage"]
+    assert found["type"] == "ClusterIP"
+    assert found["selector"]["app.kubernetes.io/component"] == "front"
+
+
+def test_all_but_the_front_are_scaled_by_the_time_that_requests_wait(apart: list[Manifest]) -> None:
+    scaled, deployments = by_kind(apart, "HorizontalPodAutoscaler"), by_kind(apart, "Deployment")
+    assert scaled.keys() == deployments.keys() - {"tristage-front"}
+    assert deployments["tristage-front"]["replicas"] == 1
+    for name, one in scaled.items():
+        assert one["scaleTargetRef"]["name"] == name
+        assert "replicas" not in deployments[name]
+        pods = [metric["pods"] for metric in one["metrics"]]
+        assert {pod["metric"]["name"]: pod["target"]["averageValue"] for pod in pods} == {
+            WAITED: "100m",
+            BUSY: "800m",
+        }
+
+
+def test_metrics_of_the_autoscaler_are_made_of_what_a_stage_exports(tmp_path: Path) -> None:
+    write(Plan.read(PLANS / "stages-apart.yaml"), Options(), tmp_path)
+    rules = yaml.safe_load((tmp_path / "prometheus-adapter-rules.yaml").read_text())
+    queries = {rule["name"]["as"]: rule["metricsQuery"] for rule in rules["rules"]["custom"]}
+    assert set(queries) == {WAITED, BUSY}
+    for part in ("sum", "count"):
+        assert f"tristage_queue_seconds_{part}{{<<.LabelMatchers>>}}[1m]" in queries[WAITED]
+    assert 'tristage_slots{state="running",<<.LabelMatchers>>}[1m]' in queries[BUSY]
+
+
+def test_a_pod_has_more_time_to_end_than_it_takes_to_drain(apart: list[Manifest]) -> None:
+    for one in by_kind(apart, "Deployment").values():
+        arguments = container(one)["args"]
+        drain_s = int(arguments[arguments.index("--drain-s") + 1])
+        grace_s = one["template"]["spec"]["terminationGracePeriodSeconds"]
+        assert grace_s > SETTLE_S + drain_s
+
+
+def test_probes_ask_the_endpoint_that_names_silent_stages(apart: list[Manifest]) -> None:
+    found = container(by_kind(apart, "Deployment")["tristage-think"])
+    port = {one["name"]: one["containerPort"] for one in found["ports"]}["health"]
+    assert port == 8003
+    asked = {kind: found[kind]["httpGet"] for kind in found if kind.endswith("Probe")}
+    assert {kind: one["path"] for kind, one in asked.items()} == {
+        "startupProbe": "/started",
+        "readinessProbe": "/ready",
+        "livenessProbe": "/live",
+    }
+    assert {one["port"] for one in asked.values()} == {"health"}
+
+
+def test_only_the_front_is_reached_by_everybody(apart: list[Manifest]) -> None:
+    for name, policy in by_kind(apart, "NetworkPolicy").items():
+        open_ports = [
+            port["port"]
+            for rule in policy["ingress"]
+            if not rule.get("from")
+            for port in rule["ports"]
+        ]
+        assert open_ports == ([8001] if name == "tristage-front" else []), name
+        assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    policy = by_kind(apart, "NetworkPolicy")["tristage-think"]
+    [requests, figures] = policy["ingress"]
+    [caller] = requests["from"]
+    component = caller["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+    assert component == "front"
+    [prometheus] = figures["from"]
+    name = "kubernetes.io/metadata.name"
+    assert prometheus == {"namespaceSelector": {"matchLabels": {name: "monitoring"}}}
+    assert [port["port"] for port in figures["ports"]] == [8002]
+
+
+def test_devices_become_requests_and_a_gpu_is_the_pods_own(on_gpus: list[Manifest]) -> None:
+    deployments = by_kind(on_gpus, "Deployment")
+    needs = {name: container(one)["resources"] for name, one in deployments.items()}
+    for name in ("tristage-listen", "tristage-think"):
+        assert needs[name]["limits"]["nvidia.com/gpu"] == "1"
+    assert "nvidia.com/gpu" not in needs["tristage-speak"]["limits"]
+    assert needs["tristage-speak"]["requests"]["cpu"] == "3"
+    variables = {one["name"] for pod in deployments.values() for one in container(pod)["env"]}
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+    assert by_kind(on_gpus, "HorizontalPodAutoscaler")["tristage-think"]["minReplicas"] == 2
+
+
+def test_certificates_come_from_a_secret(on_gpus: list[Manifest]) -> None:
+    pod = by_kind(on_gpus, "Deployment")["tristage-front"]["template"]["spec"]
+    [secret] = [one["secret"] for one in pod["volumes"] if "secret" in one]
+    assert secret["secretName"] == "tristage-tls"
+    assert pod["containers"][0]["args"][-2:] == ["--tls", "/etc/tristage/tls"]
+
+
+def found(name: str) -> dict[str, Group]:
+    plan = Plan.read(PLANS / f"{name}.yaml")
+    return {group.server: group for group in groups(plan, read(plan))}
+
+
+def test_memory_is_what_models_declare_and_more_for_what_is_around_them() -> None:
+    whole, parts = found("one-server")["all"], found("stages-apart")
+    assert all(part.memory_mib < whole.memory_mib for part in parts.values())
+    assert all(64 <= group.shm_mib < group.memory_mib for group in [whole, *parts.values()])
+    assert parts["think"].callers == ("front",)
+    assert parts["front"].calls == ("listen", "think", "speak")
+
+
+THINK = "front: front\nservers: {front: {}, think: {stages: [think]%s}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (THINK % ", host: 10.0.0.2", "servers.think.host: 10.0.0.2"),
+        (THINK % ", ports: {http: 1, grpc: 2, metrics: 3}", "servers.think.ports"),
+        (THINK % ", environment: {CUDA_VISIBLE_DEVICES: 1}", "CUDA_VISIBLE_DEVICES: the cluster"),
+        (
+            "front: front\nservers: {front: {device: d}, think: {stages: [think], device: d}}\n"
+            "devices: {d: {gpu: 0}}\n",
+            "devices.d: front and think share it",
+        ),
+        (THINK % "" + "own: [mine]\n", "own: mine"),
+        (
+            "front: a_b\nservers: {a_b: {}, a-b: {stages: [think]}}\n",
+            "two of them would be named tristage-a-b",
+        ),
+    ],
+)
+def test_what_cannot_be_said_in_kubernetes_is_refused_by_name(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    plan = planned(text, tmp_path)
+    models = read(Plan.read(PLANS / "one-server.yaml"))
+    with pytest.raises(PlanError, match=told):
+        groups(plan, models)
+
+
+def test_a_plan_that_cannot_work_writes_nothing(tmp_path: Path) -> None:
+    plan = planned("front: front\nservers: {front: {}, x: {stages: [none]}}\n", tmp_path)
+    with pytest.raises(PlanError, match="no model 'none'"):
+        write(plan, Options(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_writes_the_base_anew_and_leaves_the_overlay_alone(tmp_path: Path) -> None:
+    words = ["kubernetes", "three-servers", "--out", str(tmp_path), "--max-replicas", "7"]
+    assert main(words) == 0
+    mine, stale = tmp_path / "overlay" / "kustomization.yaml", tmp_path / "base" / "stale.yaml"
+    mine.write_text("namespace: mine\nresources: [../base]\n")
+    stale.write_text("{}")
+    assert main(words) == 0
+    assert not stale.exists()
+    manifests = rendered(tmp_path / "overlay")
+    assert {one["metadata"]["namespace"] for one in manifests} == {"mine"}
+    assert by_kind(manifests, "HorizontalPodAutoscaler")["tristage-think"]["maxReplicas"] == 7
+
+
+def test_the_image_is_what_the_linter_accepts_and_copies_what_exists() -> None:
+    file = ROOT / "deploy" / "kubernetes" / "Dockerfile"
+    linter = Path(sys.executable).with_name("hadolint")
+    answer = subprocess.run([linter, file], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    ignore = file.with_name("Dockerfile.dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in ignore if line.startswith("!")}
+    copies = [line.split()[1:-1] for line in file.read_text().splitlines() if "COPY " in line]
+    sources = {one for words in copies for one in words if not one.startswith(("--", "/"))}
+    assert sources
+    assert sources <= let_in
+    assert all((ROOT / source).exists() for source in sources)
+    assert f"USER {USER}:{USER}" in file.read_text()
+
+
+def test_the_readme_says_what_has_not_been_run() -> None:
+    text = (ROOT / "deploy" / "kubernetes" / "README.md").read_text()
+    assert "no cluster, no kubelet, no container runtime and no GPU" in text

@@ -1,0 +1,118 @@
+"""What probes of a pod are answered with, in fake time and over HTTP."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from deploy.errors import PlanError
+from deploy.plan import PLANS, Plan
+from deploy.pod.health import DEAD_S, LIVE, READY, SILENT_S, STARTED, Health
+from deploy.pod.placing import NO_HTTP, Place, settings_of
+from deploy.pod.probes import answering
+from deploy.processes import LOCALHOST, free_ports
+from deploy.settings import Ports
+from python_backends.remote_stage.resolved import VARIABLE
+
+
+def serving() -> Health:
+    health = Health()
+    health.started(["think", "encode"], 0.0)
+    return health
+
+
+def test_a_pod_that_starts_is_alive_and_not_ready() -> None:
+    health = Health()
+    assert health.why_not(STARTED, 0.0) == health.why_not(READY, 0.0) == ["the server is starting"]
+    assert health.why_not(LIVE, 1000.0) == []
+
+
+def test_a_stage_that_does_not_answer_is_named() -> None:
+    health = serving()
+    assert [health.why_not(path, 1.0) for path in (STARTED, READY, LIVE)] == [[], [], []]
+    health.heard("encode", "", 1.0)
+    health.heard("think", "its process is dead", 1.0)
+    assert health.why_not(READY, 1.0) == ["stage 'think': its process is dead"]
+    assert health.why_not(LIVE, 1.0) == []
+    health.heard("think", "", 2.0)
+    assert health.why_not(READY, 2.0) == []
+
+
+def test_silence_ends_readiness_first_and_life_much_later() -> None:
+    health = serving()
+    health.heard("encode", "", 10.0)
+    later = SILENT_S + 0.5
+    assert health.why_not(READY, later) == [f"stage 'think' has not answered for {later:.1f} s"]
+    assert health.why_not(LIVE, DEAD_S) == []
+    assert health.why_not(LIVE, DEAD_S + 1.0) == ["stage 'think' has not answered for 121.0 s"]
+
+
+def test_a_server_that_is_away_or_drains_is_not_ready() -> None:
+    health = serving()
+    health.server_away = "the server is down"
+    assert health.why_not(READY, 0.0) == ["the server is down"]
+    health.draining = True
+    assert health.why_not(READY, 0.0) == ["the server is being stopped"]
+    assert health.why_not(LIVE, 0.0) == []
+
+
+def asked(port: int, path: str) -> tuple[int, list[str]]:
+    try:
+        with urllib.request.urlopen(f"http://{LOCALHOST}:{port}{path}", timeout=5) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, json.loads(refused.read())
+
+
+def test_probes_are_answered_over_http() -> None:
+    health = Health()
+    with answering(health, LOCALHOST, free_ports(1)[0]) as port:
+        assert asked(port, READY) == (503, ["the server is starting"])
+        health.started(["think"], time.monotonic())
+        assert asked(port, READY) == (200, [])
+        assert asked(port, "/x") == (404, [STARTED, READY, LIVE])
+
+
+NAMED = {VARIABLE: "encode=listen:8001 asr_decode=listen:8001 think=think:8001"}
+
+
+def test_a_pod_serves_its_part_of_the_plan_wherever_it_is(tmp_path: Path) -> None:
+    plan = Plan.read(PLANS / "three-servers.yaml")
+    place = Place("127.0.0.9", Ports(1, 2, 3))
+    settings = settings_of(plan, "speak", place, tmp_path, NAMED)
+    assert set(settings.proxies) == {"encode", "asr_decode", "think"}
+    assert (settings.host, settings.ports) == ("127.0.0.9", Ports(1, 2, 3))
+    assert settings.proxy_parameters["shared_memory_bytes"] == "0"
+    assert NO_HTTP in settings.arguments
+    assert not [key for key in settings.environment if "PLACEMENT" in key]
+
+
+@pytest.mark.parametrize(
+    ("group", "environment", "told"),
+    [
+        ("hear", NAMED, "no server 'hear'; servers: listen, think, speak"),
+        ("speak", {VARIABLE: "think=think:8001"}, "names no replicas of encode, asr_decode"),
+        ("speak", {}, "names no replicas of encode, asr_decode, think"),
+        ("speak", {VARIABLE: "think"}, "STAGE=NAME:PORT"),
+    ],
+)
+def test_a_pod_that_could_not_serve_is_refused(
+    group: str, environment: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    plan = Plan.read(PLANS / "three-servers.yaml")
+    with pytest.raises(PlanError, match=told):
+        settings_of(plan, group, Place(), tmp_path, environment)
+
+
+def test_certificates_are_those_of_the_secret(tmp_path: Path) -> None:
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).touch()
+    plan = Plan.read(PLANS / "three-servers.yaml")
+    place = Place(tls=tmp_path)
+    found = settings_of(plan, "think", place, tmp_path, {}).tls
+    assert found is not None
+    assert (found.certificate, found.callers) == (tmp_path / "tls.crt", None)
