@@ -296,8 +296,12 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _told_by(options: argparse.Namespace) -> dict[str, str]:
     """Environment variables of the server, as to how it tells of itself."""
-    found = {LOG_FORMAT: options.log_format}
-    return found | ({ENDPOINT: options.otlp_endpoint} if options.otlp_endpoint else {})
+    found: dict[str, str] = {}
+    if options.log_format != os.environ.get(LOG_FORMAT, TEXT):
+        found[LOG_FORMAT] = options.log_format
+    if options.otlp_endpoint:
+        found[ENDPOINT] = options.otlp_endpoint
+    return found
 
 
 def _tls(options: argparse.Namespace) -> Tls | None:
