@@ -1,5 +1,6 @@
-"""`python -m deploy serve`: one server in the foreground. `plan`, `up`, `status`, `scale`, `down`:
-the servers of a plan. `bytes`: what models declare and take. `sweep`: clean up."""
+"""`python -m deploy serve`: one server in the foreground; `upgrade`, `rollback`, `versions` of its
+stages. `plan`, `up`, `status`, `scale`, `down`: the servers of a plan. `bytes`: what models declare
+and take. `sweep`: clean up."""
 
 import argparse
 import json
@@ -20,6 +21,7 @@ from deploy.plan_check import LOOPBACK
 from deploy.processes import LOCALHOST
 from deploy.progress import Line
 from deploy.reconcile import LEAST, MOST, Row, as_they_are, table, under_load
+from deploy.rolling import commands as rolling
 from deploy.settings import OUT, Ports, Settings
 from deploy.tls import Tls
 from python_backends.sizes import byte_count
@@ -69,6 +71,7 @@ def serve(options: argparse.Namespace) -> int:
         with (
             Server(_settings(options), Line()) as server,
             keeping(server, _told, attempts=ATTEMPTS) as keeper,
+            rolling.obeying(server, options.out),
         ):
             print(_address_book(server), flush=True)
             try:
@@ -146,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     declared.add_argument("--json", type=Path, help="write it to this file, too")
     cluster.add_to(commands)
+    rolling.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
     return parser
 

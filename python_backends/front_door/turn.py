@@ -13,6 +13,7 @@ from python_backends.bridge.options import MAX_SESSION_CHARS
 from python_backends.errors import InvalidInput
 from python_backends.ordering.exchange import Exchange
 from python_backends.peer import Outputs
+from python_backends.versions import Serving
 
 AT_ONCE_NS = 20_000_000
 """Who was let in so soon has not waited."""
@@ -45,6 +46,8 @@ class Turn:
     """When it was let in; 0 while it waits."""
 
     exchange: Exchange = field(default_factory=Exchange)
+    serving: Serving = field(default_factory=Serving)
+    """The versions of the stages that it goes to."""
 
     def __post_init__(self) -> None:
         self.heard = self.request.text("HEARD", "", most=MAX_HEARD_CHARS)

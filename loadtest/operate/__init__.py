@@ -1,0 +1,1 @@
+"""What operators do and see, under load: `make bench-operate`."""
