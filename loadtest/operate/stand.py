@@ -13,7 +13,7 @@ from deploy.rolling.upgrades import Upgrades
 from deploy.settings import Settings
 from loadtest.apart.stand import emulating
 from loadtest.chaos.caller import DOOR, Told
-from loadtest.emulated.leaves.think import WORDS_FILE
+from loadtest.emulated.leaves.words import WORDS_FILE
 from loadtest.seed.experiment import EMULATED
 
 THINK, ACOUSTIC, LISTEN = STAGES = ("emu_think_pieces", "emu_acoustic", "emu_listen")

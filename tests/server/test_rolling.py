@@ -83,6 +83,11 @@ def serving(stand: Stand, stage: str) -> int:
     )
 
 
+def all_back(stand: Stand) -> None:
+    for stage in (THINK, ACOUSTIC, LISTEN):
+        stand.upgrades.rollback(stage, QUICK)
+
+
 def processes(stand: Stand) -> list[str]:
     """Of versions that are loaded beside others; none is at rest."""
     names = [f"{stage}.v{n}" for stage in (THINK, ACOUSTIC, LISTEN) for n in range(1, 20)]
@@ -105,9 +110,7 @@ def test_a_version_and_the_way_back_lose_nobody_and_mix_no_turn(
         assert versions_of(last, stage) == {str(serving(stand, stage))} != {str(before)}
     assert processes(stand) == []
 
-    told = under_load(
-        stand, lambda: [stand.upgrades.rollback(one, QUICK) for one in (THINK, ACOUSTIC, LISTEN)][0]
-    )
+    told = under_load(stand, lambda: all_back(stand))
     all_served(told)
     assert ways(told)[0] == "better piece"
     assert ways(told)[-1] == "emulated piece"
@@ -152,7 +155,7 @@ def test_one_whose_process_ends_on_trial_is_taken_back(stand: Stand, tmp_path: P
     def upgrade() -> None:
         killing = threading.Thread(target=kill)
         killing.start()
-        with pytest.raises(UpgradeFailed, match="process has ended|requests failed"):
+        with pytest.raises(UpgradeFailed, match=r"process has ended|requests failed"):
             stand.upgrades.upgrade([ACOUSTIC], folder=folder, terms=Terms(trial_s=20.0))
         killing.join()
 

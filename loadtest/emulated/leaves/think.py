@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from loadtest.device import Emulation
 from loadtest.emulated.leaves.steps import Stepped, Steps
+from loadtest.emulated.leaves.words import BROKEN, WORDS, WORDS_FILE
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import ModelConfig, Request
@@ -16,7 +17,6 @@ from python_backends.speech import SILENCE
 
 NOTHING = text("")
 SPOKEN_FRAMES = 8
-WORDS, WORDS_FILE, BROKEN = "emulated piece", "words.txt", "broken"
 SHORT_PAUSE, LONG_PAUSE = 6, 100
 """Frames of silence before a piece: they decide the shape bucket, of 80 frames or of 160, and are
 not vocoded, so that what travels stays small."""
