@@ -31,7 +31,7 @@ from deploy.readiness import Probe, can_be_probed, control_request, probe_reques
 from deploy.server_log import ServerLog
 from deploy.settings import LISTENERS, Ports, Settings
 from deploy.spawner import spawn
-from python_backends.versions import VARIABLE, Serving
+from python_backends.versions import VARIABLE, Serving, version_of
 
 STOP_GRACE_S = 3.0
 POLL_S = 0.02
@@ -186,8 +186,8 @@ class Server:
 
     @property
     def known_names(self) -> list[str]:
-        """All models of its repositories, loaded or not."""
-        return list(self._known)
+        """All models of its repositories, loaded or not, by their own names."""
+        return [name for name in self._known if not version_of(name)]
 
     def config(self, name: str) -> Any:
         """The ModelConfig that it serves `name` with."""

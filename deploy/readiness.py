@@ -154,7 +154,8 @@ class Probe:
         try:
             self._stub.RepositoryModelLoad(load, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as fault:
-            raise ServerFailed(f"model {name!r} was not loaded: {fault.details()}") from fault
+            why, *_ = str(fault.details()).splitlines() or [""]  # a traceback follows
+            raise ServerFailed(f"model {name!r} was not loaded: {why}") from fault
 
     def unload(self, name: str, timeout_s: float = LOAD_TIMEOUT_S) -> None:
         """Have a model end what is open and go. ServerFailed when the server does not take it."""

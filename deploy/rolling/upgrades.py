@@ -399,7 +399,7 @@ class _Change:
     def _thrice(self, move: _Move) -> bool:
         """There is room to load it once more beside both."""
         server = self._server
-        models = {name: server.model(name) for name in server.known_names}
+        models = {name: server.model(name) for name in (*server.known_names, *server.models)}
         loads = [*(models[name] for name in server.models), *move.new.models.values()]
         total = SERVER_BYTES + sum(model_bytes(one, models) for one in loads)
         return total <= server.settings.room

@@ -131,7 +131,8 @@ class Stages:
         for gone in [one for model, one in self._lives.items() if model not in self._looked_for]:
             if not gone.inside:
                 self._release(self._lives.pop(gone.model))
-        for model, pid in self._find(self._looked_for):
+        processes = self._find(self._looked_for)
+        for model, pid in sorted(processes, key=lambda one: started_s(one[1]), reverse=True):
             known = self._lives.get(model)
             if known is not None and (known.pid == pid or not known.ended):
                 continue
