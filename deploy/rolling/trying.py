@@ -1,12 +1,15 @@
 """Whether a version that is loaded does: it is asked before any caller, and watched behind them."""
 
+import uuid
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deploy import figures
+from deploy.errors import ServerFailed
 from deploy.launcher import Server
 from deploy.readiness import Probe
 from deploy.rolling.policy import Seen
@@ -27,15 +30,26 @@ FIRST: Final[dict[str, NDArray[Any]]] = {
 """A short request to a stage: as much of it as the stage takes."""
 
 
-def try_out(probe: Probe, config: Any) -> None:
-    """A probe and a real request; ServerFailed when one of them is not answered well."""
+def try_out(probe: Probe, config: Any, like: Any = None) -> None:
+    """A probe, and a real request if the model `like` it answers that well; ServerFailed when one
+    of them is not."""
     probe.infer(config, TIMEOUT_S)
+    if like is not None and (request := _first(like)) is not None:
+        with suppress(ServerFailed):
+            probe.ask(request, TIMEOUT_S)
+            request.model_name = config.name
+        if request.model_name == config.name:
+            probe.ask(request, TIMEOUT_S)
+
+
+def _first(config: Any) -> Any:
+    """A short real request, where one can be made."""
     names = {tensor.name for tensor in config.input}
     given = {name: values for name, values in FIRST.items() if name in names}
     needed = {tensor.name for tensor in config.input if not tensor.optional}
-    if given and needed <= given.keys() and "HIDDEN" not in names:
-        request = wire.to_request(config.name, given, turn=f"try-{config.name}", parameters={})
-        probe.ask(request, TIMEOUT_S)
+    if not given or not needed <= given.keys():
+        return None
+    return wire.to_request(config.name, given, turn=f"try-{uuid.uuid4().hex[:8]}", parameters={})
 
 
 def processes(server: Server, models: Collection[str]) -> set[int]:

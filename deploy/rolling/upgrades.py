@@ -290,13 +290,14 @@ class _Change:
         epoch = self._switch({move.now.stage: move.now.stage for move in self._moves})
         self._drain(probe, epoch)
         self._unload_beside(probe)
-        self._say("serves; the version before is gone")
+        self._say("serving; the version before is gone")
 
     def _say(self, what: str) -> None:
-        self._tell("; ".join(f"{m.now.stage} {m.new.number} {what}" for m in self._moves))
+        names = ", ".join(f"{move.now.stage} {move.new.number}" for move in self._moves)
+        self._tell(f"{names}: {what}")
 
     def _load(self, probe: Probe) -> None:
-        self._say("is loaded beside the one that serves")
+        self._say("loading, beside what serves")
         for move in self._moves:
             for model in move.beside.values():
                 place(model, self._view(move) / model.name)
@@ -310,10 +311,11 @@ class _Change:
         return next((self._run / "repositories").glob(f"*/{move.now.stage}")).parent
 
     def _try_out(self, probe: Probe) -> None:
-        self._say("is tried; no turn goes there")
+        self._say("shadow: tried, and no turn goes there")
         for move in self._moves:
             for name in move.loads:
-                try_out(probe, move.beside[name].config)
+                same = move.now.models[move.now.stage].config if name == move.model else None
+                try_out(probe, move.beside[name].config, same)
             self._pass_gate(move)
             move.pids = processes(self._server, move.loads)
         self._refuse_if_called_off()
@@ -349,7 +351,7 @@ class _Change:
         return after.epoch
 
     def _stand_trial(self) -> None:
-        self._say(f"gets the turns that begin, on trial for {self._terms.trial_s:g} s")
+        self._say(f"serving turns that begin, on trial for {self._terms.trial_s:g} s")
         trial = Trial(time.monotonic(), self._terms.trial_s)
         while not self._have_stood(trial):
             self._refuse_if_called_off()
@@ -391,7 +393,7 @@ class _Change:
         """The stage's own name becomes the new version, for those who call it by that."""
         self._refuse_if_called_off()
         for move in self._moves:
-            self._tell(f"{move.now.stage}: its name becomes version {move.new.number}")
+            self._tell(f"{move.now.stage} {move.new.number}: settling under the stage's own name")
             self._becoming.append(move)
             self._become(probe, move, move.new, beside=self._thrice(move))
             move.upgrade.drained()

@@ -41,10 +41,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "none": Fault("nothing is wrong"),
     "compute": Fault("each step of think computes longer", Delays(think_step_ms=50.0)),
     "schedule": Fault("before each step of an AR stage the host is slow", Delays(step_gap_ms=12.0)),
-    "window": Fault(
-        "the encoder waits long for company",
-        overrides={"emu_listen": {"window_ms": "1500", "gather_ms": "1500"}},
-    ),
+    "slots": Fault("think has few places in its batch", overrides={"emu_think": {"slots": "2"}}),
     "gaps": Fault("each step of speak computes longer", Delays(speak_step_ms=110.0)),
     "few": Fault("few turns are let in", overrides={DOOR: {"max_turns": "8", "max_waiting": "4"}}),
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.errors import BytesUnfit, UpgradeFailed
+from deploy.figures import read_metrics, rows
 from deploy.rolling.upgrades import Terms
 from deploy.stubs import stubs
 from loadtest.chaos.caller import Caller, Told
@@ -94,6 +95,14 @@ def processes(stand: Stand) -> list[str]:
     return [stub.model for stub in stubs(stand.server.pid, names)]
 
 
+def alarms(stand: Stand) -> dict[str, float]:
+    """What tells of stages that have died."""
+    told = rows(read_metrics(stand.server.metrics_address))
+    up = {f"{row.labels['of']} up": row.value for row in told if row.name == "tristage_stage_up"}
+    ends = {row.labels["of"]: row.value for row in told if row.name == "tristage_restarts_total"}
+    return {**up, **ends}  # ends are there from the first one on
+
+
 def test_a_version_and_the_way_back_lose_nobody_and_mix_no_turn(
     stand: Stand, tmp_path: Path
 ) -> None:
@@ -116,6 +125,8 @@ def test_a_version_and_the_way_back_lose_nobody_and_mix_no_turn(
     assert ways(told)[-1] == "emulated piece"
     assert serving(stand, THINK) == before
     assert processes(stand) == []
+    assert set(alarms(stand).values()) == {1.0}  # all are up, and no end was counted
+    assert stand.news == []
 
 
 @pytest.mark.parametrize("gate", ["", "false"])
