@@ -133,14 +133,16 @@ class Probe:
             raise ServerFailed(f"model {name!r} ended its answer without a response")
 
     def told(self, request: Any, timeout_s: float) -> Any:
-        """What an order is answered with in EVENTS. ServerFailed when there is nothing."""
+        """What an order is answered with in EVENTS, or the EVENT of calls. ServerFailed when there
+        is nothing."""
         found = None
         try:
             for answer in self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
                 if answer.error_message:
                     raise ServerFailed(f"{request.model_name!r} failed: {answer.error_message}")
-                events = wire.to_arrays(answer.infer_response).get("EVENTS")
-                found = found if events is None else json.loads(events.flat[0])
+                arrays = wire.to_arrays(answer.infer_response)
+                for name in arrays.keys() & {"EVENTS", "EVENT"}:
+                    found = json.loads(arrays[name].flat[0])
         except grpc.RpcError as fault:
             raise ServerFailed(f"{request.model_name!r}: {fault.details()}") from fault
         if found is None:

@@ -369,25 +369,23 @@ class _Change:
     def _drain(self, probe: Probe, epoch: int) -> None:
         """Until no turn is open that began before an epoch. ServerFailed after `drain_s`."""
         deadline = time.monotonic() + self._terms.drain_s
-        while left := self._open_before(probe, epoch):
+        while why_not := self._why_not_drained(probe, epoch):
             self._require_run()
             if time.monotonic() > deadline:
-                raise ServerFailed(
-                    f"{left} turns that began before are open after {self._terms.drain_s:g} s"
-                )
+                raise ServerFailed(f"after {self._terms.drain_s:g} s {why_not}")
             time.sleep(LOOK_S)
 
-    def _open_before(self, probe: Probe, epoch: int) -> int:
-        """Turns; 1 while a door does not answer."""
-        count = 0
+    def _why_not_drained(self, probe: Probe, epoch: int) -> str:
+        """Empty when every door says that none of its turns began earlier."""
         for door in self._doors:
             order = control_request(self._server.config(door), {"epochs": True})
             try:
                 told = probe.told(order, ORDER_TIMEOUT_S)["epochs"]
-            except ServerFailed:
-                return 1
-            count += sum(turns for began, turns in told.items() if int(began) < epoch)
-        return count
+            except ServerFailed as failure:
+                return f"it is not known what is open: {failure}"
+            if left := sum(turns for began, turns in told.items() if int(began) < epoch):
+                return f"{left} turns of {door} that began before are open"
+        return ""
 
     def _settle(self, probe: Probe) -> None:
         """The stage's own name becomes the new version, for those who call it by that."""

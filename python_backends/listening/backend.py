@@ -35,5 +35,5 @@ class CallsBackend(StageBackend):
                 self._drains = self._calls.draining = True
                 return {}
             case {"epochs": True}:
-                return self._calls.versions.told()
+                return self._calls.versions.told("EVENT")
         return None

@@ -54,11 +54,11 @@ class Versions:
             every = [self._read(), *(serving for serving, _ in self._open.values())]
         return {name for serving in every for name in serving.names(stages)}
 
-    def told(self) -> Mapping[str, NDArray[Any]]:
-        """EVENTS [1, 1]: {"epochs": {epoch: open turns}}, the answer to that order."""
+    def told(self, tensor: str = "EVENTS") -> Mapping[str, NDArray[Any]]:
+        """`tensor` [1, 1]: {"epochs": {epoch: open turns}}, the answer to that order."""
         with self._lock:
             epochs = {str(epoch): turns for epoch, (_, turns) in self._open.items()}
-        return {"EVENTS": np.array([[json.dumps({"epochs": epochs}).encode()]], np.object_)}
+        return {tensor: np.array([[json.dumps({"epochs": epochs}).encode()]], np.object_)}
 
     def _count(self, serving: Serving, more: int) -> None:
         turns = self._open.pop(serving.epoch, (serving, 0))[1] + more

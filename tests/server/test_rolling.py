@@ -12,6 +12,8 @@ import pytest
 
 from deploy.errors import BytesUnfit, UpgradeFailed
 from deploy.figures import read_metrics, rows
+from deploy.launcher import Server
+from deploy.readiness import control_request, probing
 from deploy.rolling.upgrades import Terms
 from deploy.stubs import stubs
 from loadtest.chaos.caller import Caller, Told
@@ -101,6 +103,13 @@ def alarms(stand: Stand) -> dict[str, float]:
     up = {f"{row.labels['of']} up": row.value for row in told if row.name == "tristage_stage_up"}
     ends = {row.labels["of"]: row.value for row in told if row.name == "tristage_restarts_total"}
     return {**up, **ends}  # ends are there from the first one on
+
+
+def test_every_door_tells_how_many_turns_began_with_what(server: Server) -> None:
+    with probing(server.grpc_address, server.access) as probe:
+        for door in ("turn", "listen", "live"):
+            order = control_request(server.config(door), {"epochs": True})
+            assert probe.told(order, 5.0) == {"epochs": {}}
 
 
 def test_a_version_and_the_way_back_lose_nobody_and_mix_no_turn(
@@ -209,3 +218,22 @@ def test_two_that_do_not_fit_are_refused_by_name(stand: Stand, tmp_path: Path) -
     with pytest.raises(BytesUnfit, match=rf"two versions at once.*{THINK}\.v\d+ 900"):
         stand.upgrades.upgrade([THINK], folder=folder)
     assert processes(stand) == []
+
+
+def test_a_server_that_is_started_again_has_what_it_was_brought_to(
+    stand: Stand, tmp_path: Path
+) -> None:
+    folder = release(tmp_path / "new", [THINK], "kept piece")
+    stand.upgrades.upgrade([THINK], folder=folder, terms=QUICK)
+    number = serving(stand, THINK)
+    os.kill(stand.server.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30.0
+    while "back" not in {kind for kind, _ in stand.news}:
+        assert time.monotonic() < deadline, stand.news
+        time.sleep(0.1)
+    told = under_load(stand, lambda: None)
+    all_served(told)
+    assert set(ways(told)) == {"kept piece"}
+    assert versions_of(told[0], THINK) == {str(number)}
+    stand.upgrades.rollback(THINK, QUICK)
+    assert ways(under_load(stand, lambda: None))[-1] == "emulated piece"
