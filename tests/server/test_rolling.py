@@ -195,11 +195,15 @@ def test_an_upgrade_that_is_called_off_ends_as_if_it_had_not_been(
     folder = release(tmp_path / "new", [THINK], "called off piece")
     before = serving(stand, THINK)
 
+    def call_off(what: str) -> None:
+        """When turns have been going there for a while."""
+        if "on trial" in what:
+            threading.Timer(3.0, lambda: stand.upgrades.rollback(THINK)).start()
+
     def upgrade() -> None:
-        calling = threading.Timer(3.0, lambda: stand.upgrades.rollback(THINK))
-        calling.start()
+        terms = Terms(trial_s=60.0)
         with pytest.raises(UpgradeFailed, match="called off"):
-            stand.upgrades.upgrade([THINK], folder=folder, terms=Terms(trial_s=60.0))
+            stand.upgrades.upgrade([THINK], folder=folder, terms=terms, tell=call_off)
 
     told = under_load(stand, upgrade)
     all_served(told)
