@@ -17,7 +17,7 @@ DEV_INSTALLED := $(VENV)/.dev-installed
 AUDIO ?=
 ARGS ?=
 
-.PHONY: help doctor run serve build check test test-full test-gpu eval train bench-turn bench-seed bench-apart bench-live bench-memory bench-engine bench-stages bench-gpu chaos soak clean
+.PHONY: help doctor run serve build check test test-full test-gpu eval train bench-turn bench-seed bench-apart bench-live bench-operate bench-memory bench-engine bench-stages bench-gpu chaos soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -90,6 +90,9 @@ bench-apart: $(DEV_INSTALLED) ## one server against three, scaled, broken, mende
 bench-live: $(DEV_INSTALLED) ## live calls: paced, interrupted, when a turn is over: out/bench/live.json (QUICK=1: one round)
 	@$(PY) -m build
 	@$(PY) -m loadtest.live $(if $(QUICK),--quick) $(ARGS)
+
+bench-operate: $(DEV_INSTALLED) ## upgrades, scaling, traces and alerts under load: out/bench/operate.json (QUICK=1: one round)
+	@$(PY) -m loadtest.operate $(if $(QUICK),--quick) $(ARGS)
 
 bench-memory: $(DEV_INSTALLED) ## one emulated memory planned by peak, by average and by budgets: out/memory.json
 	@$(PY) -m loadtest.memory $(ARGS)

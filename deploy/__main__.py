@@ -1,6 +1,7 @@
-"""`python -m deploy serve`: one server in the foreground. `plan`, `up`, `status`, `scale`, `down`:
-the servers of a plan. `pod`: one of them, for an orchestrator; `kubernetes`: its manifests.
-`bytes`: what models declare and take. `sweep`: clean up."""
+"""`python -m deploy serve`: one server in the foreground; `upgrade`, `rollback`, `versions` of its
+stages. `plan`, `up`, `status`, `scale`, `down`: the servers of a plan. `pod`: one of them, for an
+orchestrator; `kubernetes`: its manifests. `bytes`: what models declare and take. `sweep`: clean up.
+"""
 
 import argparse
 import json
@@ -26,6 +27,7 @@ from deploy.pod import command as pods
 from deploy.processes import LOCALHOST
 from deploy.progress import Line
 from deploy.reconcile import LEAST, MOST, Row, as_they_are, table, under_load
+from deploy.rolling import commands as rolling
 from deploy.settings import OUT, Ports, Settings
 from deploy.tls import Tls
 from python_backends.front_door.traces import ENDPOINT
@@ -84,6 +86,7 @@ def serve(options: argparse.Namespace) -> int:
             says.beside(server),
             server,
             keeping(server, says.told, attempts=ATTEMPTS) as keeper,
+            rolling.obeying(server, options.out),
         ):
             says.ready(server)
             try:
@@ -218,6 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_to(commands)
     pods.add_to(commands)
     manifests.add_to(commands)
+    rolling.add_to(commands)
     commands.add_parser("sweep", help=sweep.__doc__).set_defaults(action=sweep)
     return parser
 

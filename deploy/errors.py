@@ -8,6 +8,8 @@
   x BytesUnfit        what models declare is more than there is; every one's bytes are named
   x TlsUnfit          certificates are missing, broken, or do not fit
   x ServerFailed      the server ended, or a model did not answer its first inference
+  x UpgradeRefused    a version of a stage cannot be brought in; nothing was loaded
+  x UpgradeFailed     a version was brought in and did not do: the one before serves
 """
 
 
@@ -37,6 +39,14 @@ class BytesUnfit(DeployError):
 
 class TlsUnfit(DeployError):
     """Certificates that a server cannot be reached with."""
+
+
+class UpgradeRefused(DeployError):
+    """A version of a stage that cannot be brought in; nothing was loaded."""
+
+
+class UpgradeFailed(DeployError):
+    """A version that was brought in and did not do; the one before it serves."""
 
 
 class ServerFailed(DeployError):

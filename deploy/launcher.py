@@ -11,6 +11,7 @@ import atexit
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,12 +31,16 @@ from deploy.readiness import Probe, can_be_probed, control_request, probe_reques
 from deploy.server_log import ServerLog
 from deploy.settings import LISTENERS, Ports, Settings
 from deploy.spawner import spawn
+from python_backends.versions import VARIABLE, Serving, version_of
 
 STOP_GRACE_S = 3.0
 POLL_S = 0.02
 PROBE_TIMEOUT_S = 60.0
 DOORS = ("front_door", "listening", "live_call")
 """Backends that people come in by."""
+
+VERSIONS = "versions.json"
+"""In the folder of a run: which version serves each stage, see `deploy.rolling`."""
 
 DRAIN_TIMEOUT_S = 5.0
 DRAIN_POLL_S = 0.1
@@ -59,6 +64,12 @@ class Server:
         self.models: list[str] = []
         self.log = ServerLog()
         self.start_s = 0.0
+        self.changing = threading.RLock()
+        """Held by whoever loads or unloads a model of it."""
+
+        self.replaced: dict[str, repositories.Model] = {}
+        """Models that it serves in place of those of its settings, also when started again."""
+
         self._progress: Progress = progress or (lambda line: None)
         self._known: dict[str, repositories.Model] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -178,6 +189,11 @@ class Server:
         self.settings = replace(self.settings, ports=self.ports)
         return self.start(rehearse=False)
 
+    @property
+    def known_names(self) -> list[str]:
+        """All models of its repositories, loaded or not, by their own names."""
+        return [name for name in self._known if not version_of(name)]
+
     def config(self, name: str) -> Any:
         """The ModelConfig that it serves `name` with."""
         return self.model(name).config
@@ -185,6 +201,24 @@ class Server:
     def model(self, name: str) -> repositories.Model:
         """A model that it serves."""
         return self._known[name]
+
+    @property
+    def run(self) -> Path:
+        """Its run directory; RuntimeError when it was not started."""
+        if self._run is None:
+            raise RuntimeError("the server was not started")
+        return self._run[0]
+
+    def take_up(self, *models: repositories.Model, loaded: bool = True) -> None:
+        """Models that have been loaded meanwhile, and are looked after from now on; or models that
+        others open."""
+        self._known = self._known | {model.name: model for model in models}
+        if loaded:
+            self.models = sorted({*self.models, *(model.name for model in models)})
+
+    def let_go(self, *names: str) -> None:
+        """Models that are about to be unloaded: nobody is to bring them back."""
+        self.models = [name for name in self.models if name not in names]
 
     def check(self, name: str, timeout_s: float = PROBE_TIMEOUT_S) -> None:
         """One real inference of a model; ServerFailed when it does not answer."""
@@ -215,12 +249,13 @@ class Server:
             self.settings.repositories, overrides, self.settings.config_name, self.settings.own
         )
         self._known = repositories.with_proxies(
-            known, self.settings.proxies, self.settings.proxy_parameters
+            known | self.replaced, self.settings.proxies, self.settings.proxy_parameters
         )
         self.models = repositories.to_load(self._known, self.settings.models)
         refuse_over(self.settings.room, self.models, self._known)
         self._run = folder, prefix = runs.open_run(self.settings.out)
         self.log = ServerLog(runs.new_log(self.settings.out, folder.name))
+        Serving().write(folder / VERSIONS)
         atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
         backends.assemble(folder / "backends", self.settings.backends)
@@ -228,7 +263,11 @@ class Server:
             (folder / CALLERS).write_text(self.settings.tls.trusted)
         key = self.access.admin_key
         command = server_command(self.settings, self.ports, self.models, views, folder, prefix, key)
-        own = {**self.settings.environment, **self.access.environment()}
+        own = {
+            VARIABLE: str(folder / VERSIONS),
+            **self.settings.environment,
+            **self.access.environment(),
+        }
         self._process = spawn(
             leashed(command, self.settings),
             backends.environment(os.environ, self.grpc_address, prefix, own),

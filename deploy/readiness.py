@@ -19,6 +19,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from deploy.errors import ServerFailed
 from deploy.proxies import PROXY_BACKEND, has_control
+from python_backends import wire
 from python_backends.access import OPEN, Access
 
 PROBE = b'{"probe": true}'
@@ -130,6 +131,41 @@ class Probe:
             raise ServerFailed(f"model {name!r} gave no answer: {fault.details()}") from fault
         if not answered:
             raise ServerFailed(f"model {name!r} ended its answer without a response")
+
+    def told(self, request: Any, timeout_s: float) -> Any:
+        """What an order is answered with in EVENTS, or the EVENT of calls. ServerFailed when there
+        is nothing."""
+        found = None
+        try:
+            for answer in self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
+                if answer.error_message:
+                    raise ServerFailed(f"{request.model_name!r} failed: {answer.error_message}")
+                arrays = wire.to_arrays(answer.infer_response)
+                for name in arrays.keys() & {"EVENTS", "EVENT"}:
+                    found = json.loads(arrays[name].flat[0])
+        except grpc.RpcError as fault:
+            raise ServerFailed(f"{request.model_name!r}: {fault.details()}") from fault
+        if found is None:
+            raise ServerFailed(f"model {request.model_name!r} told nothing")
+        return found
+
+    def load(self, name: str, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        """Load a model, or what its folder has become: the server goes on with what it had until
+        that is ready. ServerFailed with the reason when it cannot."""
+        load = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        try:
+            self._stub.RepositoryModelLoad(load, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as fault:
+            why, *_ = str(fault.details()).splitlines() or [""]  # a traceback follows
+            raise ServerFailed(f"model {name!r} was not loaded: {why}") from fault
+
+    def unload(self, name: str, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        """Have a model end what is open and go. ServerFailed when the server does not take it."""
+        unload = service_pb2.RepositoryModelUnloadRequest(model_name=name)
+        try:
+            self._stub.RepositoryModelUnload(unload, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as fault:
+            raise ServerFailed(f"model {name!r} was not unloaded: {fault.details()}") from fault
 
     def reload(self, name: str, timeout_s: float = LOAD_TIMEOUT_S) -> None:
         """Unload and load a model: the only way back after the death of its stub.

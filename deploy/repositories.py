@@ -35,6 +35,11 @@ class Model:
     folder: Path
     config_file: Path
     config: Any
+    artefacts: Path | None = None
+    """The version folder that is served, where it is not the newest of `folder`."""
+
+    number: int = 0
+    """The version that it is served as, where its folder is called by another."""
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -72,7 +77,9 @@ class Model:
 
     @property
     def version_folder(self) -> Path:
-        """Of the newest version, the one that a server loads."""
+        """Of the version that a server loads: the newest, unless another one was chosen."""
+        if self.artefacts is not None:
+            return self.artefacts
         versions = [path for path in self.folder.iterdir() if path.name.isdigit()]
         return max(versions, key=lambda path: int(path.name), default=self.folder / "1")
 
@@ -174,11 +181,34 @@ def mirror(models: Iterable[Model], target: Path, overridden: Collection[str] = 
         repositories[repository] = None
         if model.is_proxy:
             _proxy_folder(model, repository / model.name)
+        elif model.artefacts is not None:
+            place(model, repository / model.name)
         elif model.name in overridden:
             _own_folder(model, repository / model.name)
         else:
             (repository / model.name).symlink_to(model.folder, target_is_directory=True)
     return list(repositories)
+
+
+def place(model: Model, folder: Path) -> None:
+    """A folder of a repository with one version of a model, in place of what is there."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    artefacts = model.version_folder
+    version = str(model.number or artefacts.name)
+    (partial / version).symlink_to(artefacts.resolve(), target_is_directory=True)
+    (partial / CONFIG).write_text(text_format.MessageToString(model.config))
+    remove(folder)
+    partial.rename(folder)
+
+
+def remove(folder: Path) -> None:
+    """A model's folder, or the symlink that stands for it."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read(config_file: Path, config_name: str | None) -> Model:

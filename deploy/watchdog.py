@@ -71,7 +71,8 @@ class Watchdog:
         self._tell = tell
         self._clock = clock
         self._budget = RestartBudget()
-        self._stubs = stubs(server.pid, server.models)
+        self._watched = tuple(server.models)
+        self._stubs = stubs(server.pid, self._watched)
         self._asked_at = clock()
         self._owed: set[str] = set()
         """Models that we have unloaded and not brought back."""
@@ -82,9 +83,19 @@ class Watchdog:
 
     def look(self) -> None:
         """Reload what is dead or silent. ServerFailed when the server cannot."""
+        self._follow_changes()
         sick = self._dead() or self._silent()
         if sick and self._probe.server_is_live(LIVE_TIMEOUT_S):
             self._reload(*sick)
+
+    def _follow_changes(self) -> None:
+        """Versions of stages come and go while the server runs; one that has gone is not missed."""
+        if self._watched == (now := tuple(self._server.models)):
+            return
+        self._watched = now
+        known = {stub.pid for stub in self._stubs}
+        fresh = [one for one in stubs(self._server.pid, now) if one.pid not in known]
+        self._stubs = [one for one in self._stubs if one.model in now] + fresh
 
     def _dead(self) -> tuple[str, str] | None:
         now = self._clock()
@@ -138,9 +149,12 @@ class Watchdog:
                 f"left alone for {REST_S:g} s",
             )
             return
-        self._owed.add(model)
-        self._probe.reload(model)
-        self._owed.discard(model)
+        with self._server.changing:
+            if model not in self._server.models:
+                return
+            self._owed.add(model)
+            self._probe.reload(model)
+            self._owed.discard(model)
         self._stubs = stubs(self._server.pid, self._server.models) + self._resting()
         self._tell("reloaded", f"model {model!r} is back after {self._clock() - began:.1f} s")
 

@@ -45,6 +45,9 @@ class Told:
     end_ns: int = 0
     chunks_ns: list[int] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """TEXT of each response."""
+
     events: bytes = b""
     """EVENTS of the last response, read when it is asked for: there may be thousands of turns."""
 
@@ -215,6 +218,7 @@ def _take(told: Told, message: service_pb2.ModelStreamInferResponse) -> None:
         names = [one.name for one in response.outputs]
         raw = dict(zip(names, response.raw_output_contents, strict=True))
         told.heard.append(raw["HEARD"][LENGTH_BYTES:].decode())
+        told.said.append(raw["TEXT"][LENGTH_BYTES:].decode())
         told.events = raw["EVENTS"] or told.events
         if told.all_events is not None:
             told.all_events.append(raw["EVENTS"])

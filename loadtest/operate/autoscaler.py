@@ -35,20 +35,20 @@ class Autoscaler:
     """Asked again and again, with what was measured since."""
 
     def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+        self.rule = rule
         self._advice: deque[tuple[float, int]] = deque()
         self._changes: deque[tuple[float, int]] = deque()
 
     def desired(self, now: float, replicas: int, measured: Mapping[str, Values]) -> int:
         """Replicas from now on. A metric that no pod tells of changes nothing."""
-        targets = self._rule.targets
+        targets = self.rule.targets
         proposals = [proposed(replicas, measured[name], targets[name]) for name in targets]
         advice = max(proposals)
-        _forget(self._advice, now - self._rule.stable_s)
+        _forget(self._advice, now - self.rule.stable_s)
         self._advice.append((now, advice))
-        _forget(self._changes, now - self._rule.period_s)
+        _forget(self._changes, now - self.rule.period_s)
         wanted = self._stable(replicas, advice)
-        bounded = min(max(wanted, self._rule.least), self._rule.most)
+        bounded = min(max(wanted, self.rule.least), self.rule.most)
         if bounded != replicas:
             self._changes.append((now, bounded - replicas))
         return bounded

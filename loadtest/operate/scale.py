@@ -176,7 +176,9 @@ def found(run: Run, asked: list[Asked], ends: list[float], codes: list[int]) -> 
         figures,
         {
             "shortened_s": SHORTENED,
+            "targets": run.scaler.rule.targets,
             "replicas": run.replicas,
+            "people": [people for people, _ in PEOPLE],
             "phases_end_s": ends,
             "measured": run.measured,
             "failed": [asdict(one) for one in failed[:10]],

@@ -84,7 +84,7 @@ class StageBackend:
         self._open: set[Request] = set()
         self._requests = RequestBytes(declared)
         self.meters = Tally()
-        self._figures = Figures(self._config.name)
+        self._figures = Figures(self._config.stage, self._config.told_version)
         self._bytes = ByteFigures(self._figures, declared)
         self._lock = threading.Lock()
         self._broken = self._closing = False
@@ -106,12 +106,13 @@ class StageBackend:
         for native in requests:
             request = MeteredRequest(
                 native,
-                self._config.name,
+                self._config.stage,
                 self._ended,
                 self._outbox.post,
                 self.meters,
                 self._requests.most_input,
             )
+            request.version = self._config.told_version
             try:
                 self._accept(request)
             except StageError as error:
@@ -161,7 +162,7 @@ class StageBackend:
                 self._refuse_if_broken()
             case {"clock": True}:
                 self._refuse_if_broken()
-                request.finish({"EVENTS": events.clock(self._config.name)})
+                request.finish({"EVENTS": events.clock(self._config.stage)})
             case _ if (answer := self.obey(order)) is not None:
                 request.finish(answer)
             case _:

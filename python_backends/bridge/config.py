@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from python_backends.declared import PREFIX, Declared
+from python_backends.versions import stage_of
 
 S = TypeVar("S")
+FIRST = "1"
+"""Version of a model that has only one."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,16 @@ class ModelConfig:
     version: str
     parameters: Mapping[str, str]
     inputs: tuple[str, ...]
+
+    @property
+    def stage(self) -> str:
+        """What it tells of itself as: `think`, also as the model `think.v2`."""
+        return stage_of(self.name)
+
+    @property
+    def told_version(self) -> str:
+        """What it tells of its version: nothing of the first."""
+        return "" if self.version == FIRST else self.version
 
     @classmethod
     def from_args(cls, args: Mapping[str, str]) -> "ModelConfig":

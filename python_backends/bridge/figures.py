@@ -104,9 +104,10 @@ class Figures:
     that was killed, so that the newest `started` of a stage is the one to read.
     """
 
-    def __init__(self, stage: str) -> None:
-        self._stage = stage
-        self._started = f"{time.time():.3f}"
+    def __init__(self, stage: str, version: str = "") -> None:
+        self._labels = {"stage": stage, "started": f"{time.time():.3f}"}
+        if version:
+            self._labels["version"] = version
         self._families: dict[str, pb_utils.MetricFamily] = {}
         self._metrics: dict[tuple[str, Labels], pb_utils.Metric] = {}
         self._closed = False
@@ -143,8 +144,6 @@ class Figures:
                 kind=getattr(pb_utils.MetricFamily, figure.kind),
             )
         more: dict[str, Any] = {"buckets": list(figure.buckets)} if figure.buckets else {}
-        metric = self._families[name].Metric(
-            labels={"stage": self._stage, "started": self._started, **dict(labels)}, **more
-        )
+        metric = self._families[name].Metric(labels={**self._labels, **dict(labels)}, **more)
         self._metrics[name, labels] = metric
         return metric

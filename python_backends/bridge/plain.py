@@ -33,7 +33,7 @@ class PlainBackend:
         """Called by Triton when the model loads."""
         self._config = ModelConfig.from_args(args)
         self.load(self._config)
-        self._figures = Figures(self._config.name)
+        self._figures = Figures(self._config.stage, self._config.told_version)
         ByteFigures(self._figures, self._config.declared)
         if held := self.held_bytes():
             self._figures.tell("bytes", (), held)

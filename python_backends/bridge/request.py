@@ -98,6 +98,9 @@ class Request:
         most_bytes: int = MAX_INPUT_BYTES,
     ) -> None:
         self.stage = stage
+        self.version = ""
+        """Of the stage, told in its spans where it is not the first."""
+
         self.arrived_ns = events.now_ns()
         self._sender = native.get_response_sender()
         self._on_end = on_end
@@ -211,6 +214,8 @@ class Request:
 
     def span(self, what: str, start_ns: int, end_ns: int, **more: Any) -> bytes:
         """An EVENTS entry of this stage and turn."""
+        if self.version:
+            more["version"] = self.version
         return events.span(self.stage, self.turn, what, start_ns, end_ns, **more)
 
     def with_events(self, *spans: bytes) -> NDArray[np.object_]:

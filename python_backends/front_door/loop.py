@@ -22,6 +22,7 @@ from python_backends.peer import Peer
 from python_backends.walking.asking import Asking
 from python_backends.walking.route import Route
 from python_backends.walking.stages import Find, of_this_server
+from python_backends.walking.versions import Versions
 from python_backends.walking.walk import walk
 from python_backends.walking.ways import Ways
 
@@ -45,7 +46,9 @@ class Door:
         find: Find = of_this_server,
         meters: Meters | None = None,
         traces: Traces | None = None,
+        versions: Versions | None = None,
     ) -> None:
+        self.versions = versions or Versions.of_environment()
         self._settings = settings
         self._address = address
         self._route = route
@@ -86,6 +89,7 @@ class Door:
             route=self._route,
             find=self._find,
             meters=self._meters,
+            versions=self.versions,
         )
         self._leaving: Leaving[Turn] = Leaving(lambda news: inbox.put(Wake(news)))
         looking = asyncio.create_task(self._look_again())
@@ -206,7 +210,12 @@ class Door:
             self._meters.slots(running=running, waiting=waiting, free=free)
 
     async def _turn(self, turn: Turn) -> None:
-        """Bring a turn to its end; whatever else ends it, every stage is told to drop it."""
+        """Bring a turn to its end, by the versions that serve when it begins."""
+        with self.versions.pinned() as turn.serving:
+            await self._bring(turn)
+
+    async def _bring(self, turn: Turn) -> None:
+        """To its end; whatever else ends it, every stage is told to drop it."""
         request = turn.request
         error: StageError = StageFailed("the front door failed")
         try:
@@ -253,6 +262,7 @@ class Door:
             silence_s=self._settings.no_progress_ms / 1000,
             hold_s=self._settings.hold_ms / 1000,
             refused=self._entry.stage_is_full,
+            serving=turn.serving,
         )
         await walk(route, asking.ask, given, turn.send)
 
@@ -265,6 +275,6 @@ class Door:
 
     async def _drop(self, turn: Turn) -> None:
         """Tell all stages that are there."""
-        stages, names = self._ways.stages, self._settings.stage_names
+        stages, names = self._ways.stages, turn.serving.names(self._settings.stage_names)
         up = [name for name in names if stages is None or stages.is_up(name)]
         await self._peer.cancel(turn.id, up)

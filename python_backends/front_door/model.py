@@ -18,8 +18,9 @@ from python_backends.siblings import stubs
 class TritonPythonModel(StageBackend):
     """Relays whole turns. An id may be used again at once: behind the door it is another one.
 
-    Two orders more than other stages have: {"drain": true}, take no more turns; {"open": [turn
-    ids]}, answered with those that are `gone`, in EVENTS, if there are any.
+    Three orders more than other stages have: {"drain": true}, take no more turns; {"open": [turn
+    ids]}, answered with those that are `gone`, in EVENTS, if there are any; {"epochs": true}, see
+    Versions.told.
     """
 
     remembers_cancels = False
@@ -58,6 +59,8 @@ class TritonPythonModel(StageBackend):
             case {"drain": True}:
                 self._drains = True
                 self._door.drain()
+            case {"epochs": True}:
+                return self._door.versions.told()
             case {"open": list(turns)} if all(isinstance(turn, str) for turn in turns):
                 gone = sorted(set(turns) - self.open_turns())
                 if gone and not self._has_company():

@@ -14,6 +14,7 @@ from python_backends.errors import InvalidInput
 from python_backends.ordering.exchange import Exchange
 from python_backends.peer import Outputs
 from python_backends.tracing.door_turn import EXPORTED, DoorTurn
+from python_backends.versions import Serving
 
 AT_ONCE_NS = 20_000_000
 """Who was let in so soon has not waited."""
@@ -55,6 +56,9 @@ class Turn:
 
     failure: str | None = None
     """The code it ended with, "" where it was answered; None until then."""
+
+    serving: Serving = field(default_factory=Serving)
+    """The versions of the stages that it goes to."""
 
     def __post_init__(self) -> None:
         self.heard = self.request.text("HEARD", "", most=MAX_HEARD_CHARS)

@@ -11,8 +11,8 @@ from python_backends.listening.loop import Calls
 
 
 class CallsBackend(StageBackend):
-    """A call is a sequence; a cancel names its request id. One order more than other stages have:
-    {"drain": true}, take no more calls."""
+    """A call is a sequence; a cancel names its request id. Two orders more than other stages
+    have: {"drain": true}, take no more calls; {"epochs": true}, see Versions.told."""
 
     remembers_cancels = False
     _drains = False
@@ -34,4 +34,6 @@ class CallsBackend(StageBackend):
             case {"drain": True}:
                 self._drains = self._calls.draining = True
                 return {}
+            case {"epochs": True}:
+                return self._calls.versions.told("EVENT")
         return None

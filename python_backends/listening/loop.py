@@ -34,9 +34,11 @@ from python_backends.listening.tape import Floats
 from python_backends.listening.vad import Deaf, Judged, Left, Vad
 from python_backends.peer import Outputs, Peer
 from python_backends.scheduling.sequences import Refused, Sequences
+from python_backends.versions import Serving
 from python_backends.walking.asking import Asking
 from python_backends.walking.route import Route
 from python_backends.walking.stages import Find, of_this_server
+from python_backends.walking.versions import Versions
 from python_backends.walking.walk import walk
 from python_backends.walking.ways import Ways
 
@@ -71,6 +73,7 @@ class Calls:
         self.draining = False
         """No more calls are taken. For any thread."""
 
+        self.versions = Versions.of_environment()
         self._settings = settings
         self._address = address
         self._make_call = make_call or (lambda request, line: Call(request, line, settings))
@@ -110,6 +113,7 @@ class Calls:
             begin=self._begin,
             route=self._route,
             find=self._find,
+            versions=self.versions,
         )
         self._begin(self._look_again())
         error: StageError = StageFailed("the stage failed while serving")
@@ -267,9 +271,12 @@ class Calls:
         if not sound.size:
             return ""
         async with self._transcripts:
-            return await self._transcribe_now(parameters, turn, sound)
+            with self.versions.pinned() as serving:
+                return await self._transcribe_now(parameters, turn, sound, serving)
 
-    async def _transcribe_now(self, parameters: dict[str, Any], turn: str, sound: Floats) -> str:
+    async def _transcribe_now(
+        self, parameters: dict[str, Any], turn: str, sound: Floats, serving: Serving
+    ) -> str:
         name = unique(turn)
         found: list[Outputs] = []
         try:
@@ -282,10 +289,11 @@ class Calls:
                 silence_s=self._settings.no_progress_ms / 1000,
                 hold_s=self._settings.hold_ms / 1000,
                 refused=lambda stage, for_s: None,
+                serving=serving,
             )
             await walk(route, asking.ask, {"AUDIO": sound[None]}, found.append)
         except BaseException as fault:
-            self._begin(self._peer.cancel(name, self._settings.stage_names))
+            self._begin(self._peer.cancel(name, serving.names(self._settings.stage_names)))
             if isinstance(fault, Exception) and not isinstance(fault, StageError):
                 log_fault("transcribing failed", fault)
                 raise StageFailed("what was said could not be transcribed") from fault

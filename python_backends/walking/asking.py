@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from python_backends.errors import Overloaded, StageError
 from python_backends.peer import AWAY, Outputs, Peer
+from python_backends.versions import Serving
 from python_backends.walking.route import Step
 from python_backends.walking.stages import Stages
 from python_backends.walking.walk import Deliver
@@ -16,7 +17,7 @@ AGAIN_S: Final = 0.05
 
 class Asking:
     """What all requests of one turn have in common. `parameters` are asked for at each request, as
-    the time left to a turn is one of them."""
+    the time left to a turn is one of them; `serving`: the versions that it goes to."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class Asking:
         silence_s: float,
         hold_s: float,
         refused: Callable[[str, float], None],
+        serving: Serving | None = None,
     ) -> None:
         self._peer = peer
         self._stages = stages
@@ -36,6 +38,7 @@ class Asking:
         self._silence_s = silence_s
         self._hold_s = hold_s
         self._refused = refused
+        self._serving = serving or Serving()
 
     async def ask(self, step: Step, tensors: Outputs, deliver: Deliver) -> None:
         """Send `tensors` to a step and deliver its responses.
@@ -43,15 +46,15 @@ class Asking:
         A request that the stage has not begun is held for `hold_s` at most and sent again. Raises
         what the stage answered; Overloaded after that time.
         """
-        clock = asyncio.get_running_loop().time
+        clock, model = asyncio.get_running_loop().time, self._serving.model(step.model)
         until_s = clock() + self._hold_s
         while True:
-            await self._until_up(step.model, until_s - clock())
+            await self._until_up(model, step.model, until_s - clock())
             answered = False
             try:
-                async with self._stages.inside(step.model):
+                async with self._stages.inside(model):
                     responses = self._peer.stream(
-                        step.model,
+                        model,
                         step.inputs(tensors),
                         turn=self._turn,
                         parameters=self._parameters(),
@@ -79,12 +82,12 @@ class Asking:
             return pause_s
         return AGAIN_S if AWAY.search(error.message) else None
 
-    async def _until_up(self, model: str, left_s: float) -> None:
+    async def _until_up(self, model: str, stage: str, left_s: float) -> None:
         try:
             async with asyncio.timeout(left_s):
                 await self._stages.until_up(model)
         except TimeoutError:
-            raise self._away(model) from None
+            raise self._away(stage) from None
 
     def _too_long(self, model: str, error: StageError) -> StageError:
         return error if isinstance(error, Overloaded) else self._away(model)

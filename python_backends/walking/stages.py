@@ -12,6 +12,7 @@ from typing import Final
 from python_backends.bridge import Meters
 from python_backends.errors import StageFailed
 from python_backends.siblings import started_s, stubs
+from python_backends.versions import stage_of
 
 LOOK_S: Final = 0.5
 """How often new processes are looked for while all are there; ends are told at once."""
@@ -23,6 +24,8 @@ LAST_WORDS_S: Final = 0.15
 """What a process has answered before its end may still be on the way."""
 
 Find = Callable[[Collection[str]], list[tuple[str, int]]]
+InUse = Callable[[Collection[str]], Collection[str]]
+"""The models that serve stages, to whoever is on the way."""
 
 
 @dataclass(eq=False)
@@ -54,16 +57,19 @@ def of_this_server(models: Collection[str]) -> list[tuple[str, int]]:
 
 
 class Stages:
-    """The stages `models`. One that has never had a process here is taken to be there: native
-    backends are part of the server."""
+    """The stages `models`, by the versions of them that are in use. One that has never had a
+    process here is taken to be there: native backends are part of the server."""
 
     def __init__(
         self,
         models: Collection[str],
         find: Find = of_this_server,
         meters: Meters | None = None,
+        in_use: InUse = tuple,
     ) -> None:
         self._models = models
+        self._in_use = in_use
+        self._looked_for: frozenset[str] = frozenset()
         self._meters = meters or Meters()
         self._find = find
         self._lives: dict[str, _Life] = {}
@@ -95,6 +101,8 @@ class Stages:
     @asynccontextmanager
     async def inside(self, model: str) -> AsyncIterator[None]:
         """While a request is there: StageFailed when the process ends."""
+        if model not in self._looked_for:
+            self._look()
         life, task = self._lives.get(model), asyncio.current_task()
         if life is None or task is None:
             yield
@@ -119,7 +127,12 @@ class Stages:
     def _look(self) -> bool:
         """Whether a stage is there that was not."""
         found = False
-        for model, pid in self._find(self._models):
+        self._looked_for = frozenset(self._in_use(self._models))
+        for gone in [one for model, one in self._lives.items() if model not in self._looked_for]:
+            if not gone.inside:
+                self._release(self._lives.pop(gone.model))
+        processes = self._find(self._looked_for)
+        for model, pid in sorted(processes, key=lambda one: started_s(one[1]), reverse=True):
             known = self._lives.get(model)
             if known is not None and (known.pid == pid or not known.ended):
                 continue
@@ -128,10 +141,10 @@ class Stages:
             except OSError:
                 continue
             if known is None:
-                self._meters.begin("restarts_total", of=model)
+                self._meters.begin("restarts_total", of=stage_of(model))
             else:
-                self._meters.count("restarts_total", of=model)
-            self._meters.gauge("stage_up", 1, of=model)
+                self._meters.count("restarts_total", of=stage_of(model))
+            self._meters.gauge("stage_up", 1, of=stage_of(model))
             life = self._lives[model] = _Life(model, pid, handle, started_s(pid))
             asyncio.get_running_loop().add_reader(handle, self._end, life)
             found = True
@@ -139,7 +152,8 @@ class Stages:
 
     def _end(self, life: _Life) -> None:
         life.ended = True
-        self._meters.gauge("stage_up", 0, of=life.model)
+        if life.model in self._in_use(self._models):
+            self._meters.gauge("stage_up", 0, of=stage_of(life.model))
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
 
@@ -148,7 +162,7 @@ class Stages:
         was there already: a stage that is loaded again has two for a while."""
         if self._look():
             self._saying = asyncio.create_task(self._say_so())
-        heir = self._lives[life.model]
+        heir = self._lives.get(life.model, life)
         inside, life.inside = life.inside, set()
         for stay in inside:
             if heir is not life and stay.since_s >= heir.started_s:

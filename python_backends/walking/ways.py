@@ -9,6 +9,7 @@ from python_backends.errors import StageError
 from python_backends.peer import AWAY, Peer
 from python_backends.walking.route import Route
 from python_backends.walking.stages import Find, Stages, of_this_server
+from python_backends.walking.versions import Versions
 
 ASK_AGAIN_S = 0.02
 CONFIG_TIMEOUT_S = 2.0
@@ -29,6 +30,7 @@ class Ways:
         route: Route | None = None,
         find: Find = of_this_server,
         meters: Meters | None = None,
+        versions: Versions | None = None,
     ) -> None:
         """`model`: an ensemble, or one model. `route`: instead of asking the server for it."""
         self.route = route
@@ -41,6 +43,7 @@ class Ways:
         self._begin = begin
         self._find = find
         self._meters = meters or Meters()
+        self._versions = versions or Versions(None)
 
     async def get(self) -> tuple[Route, Stages]:
         """Both; StageFailed when the server can't tell the route within `hold_s`."""
@@ -54,7 +57,7 @@ class Ways:
                     raise
                 await asyncio.sleep(ASK_AGAIN_S)
         if self.stages is None:
-            self.stages = Stages(self.route.models, self._find, self._meters)
+            self.stages = Stages(self.route.models, self._find, self._meters, self._versions.in_use)
             self._begin(self.stages.watch())
             await asyncio.sleep(0)  # it has looked once
         return self.route, self.stages

@@ -77,14 +77,8 @@ def test_nobody_imports_a_model_class(path: Path) -> None:
 def test_the_bridge_knows_no_stage(path: Path) -> None:
     """It may know what the policies want to be told."""
     ours = {name for name in imported(path) if name.startswith("python_backends.")}
-    assert {name.split(".")[1] for name in ours} <= {
-        "bridge",
-        "errors",
-        "declared",
-        "scheduling",
-        "log_format",
-        "siblings",
-    }
+    known = {"bridge", "errors", "declared", "scheduling", "log_format", "siblings", "versions"}
+    assert {name.split(".")[1] for name in ours} <= known
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import yaml
 from matplotlib.image import imread
 
 from deploy.observe import dashboard
-from loadtest.operate import picture, tools
+from loadtest.operate import picture
+from loadtest.operate.files import check_dashboard, queries
 from loadtest.operate.record import TARGET as RECORDED
-from loadtest.operate.record import filled
 
 TOLD = dashboard.dashboard()
 PANELS: list[dict[str, Any]] = [panel for panel in TOLD["panels"] if panel["type"] != "row"]
-QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+QUERIES = queries(TOLD)
 UNITS = {"ops", "s", "percentunit", "short"}
 NOT_EMULATED = ("tristage:lock_seconds",)
 """Of stages that the recorded server does not have."""
@@ -56,13 +56,7 @@ def test_a_panel_has_a_title_a_unit_and_the_chosen_source(panel: dict[str, Any])
 
 
 def test_prometheus_reads_every_query(tmp_path: Path) -> None:
-    rules = [
-        {"record": f"query:{number}", "expr": filled(expression)}
-        for number, expression in enumerate(QUERIES)
-    ]
-    file = tmp_path / "queries.yaml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
-    assert f"{len(rules)} rules found" in tools.promtool_says("check", "rules", file)
+    assert check_dashboard(tmp_path) == len(QUERIES)
 
 
 def test_every_recorded_metric_that_is_shown_is_one_of_the_rules() -> None:

@@ -6,8 +6,9 @@ from subprocess import CalledProcessError
 
 import pytest
 import yaml
+from rich.progress import Progress
 
-from loadtest.operate import cases, tools
+from loadtest.operate import cases, files, tools
 from loadtest.operate.cases import CASES, OBSERVE
 
 ANCHORS = {
@@ -26,14 +27,24 @@ ALERTS = [
 ]
 
 
-def test_prometheus_takes_the_rules_the_alerts_and_the_configuration() -> None:
-    told = tools.promtool_says("check", "rules", OBSERVE / "rules.yaml", OBSERVE / "alerts.yaml")
-    assert told.count("SUCCESS") == 2
-    assert "SUCCESS" in tools.promtool_says("check", "config", OBSERVE / "prometheus.yaml")
+def test_prometheus_takes_all_files_and_every_alert_fires_on_its_fault_alone(
+    tmp_path: Path,
+) -> None:
+    found = files.files(tmp_path, 1, Progress(disable=True))
+    assert found.detail["told"] == dict.fromkeys(files.TARGETS, "")
+    assert found.figures == dict.fromkeys(files.TARGETS, 0)
 
 
-def test_every_alert_fires_on_its_fault_and_on_no_other() -> None:
-    assert "SUCCESS" in tools.promtool_says("test", "rules", OBSERVE / "alerts.test.yaml")
+def test_what_prometheus_refuses_is_a_fault_with_its_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.yaml").write_text("groups: [{name: one, rules: [{record: a, expr: (}]}]")
+    (tmp_path / "alerts.yaml").write_text("groups: []")
+    monkeypatch.setattr(files, "OBSERVE", tmp_path)
+    found = files.files(tmp_path, 1, Progress(disable=True))
+    assert found.figures["rules_faults"] == 1
+    assert "rules.yaml" in found.detail["told"]["rules_faults"]
+    assert found.figures["dashboard_faults"] == 0
 
 
 def test_the_file_of_cases_is_what_they_say() -> None:

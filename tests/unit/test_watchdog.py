@@ -44,6 +44,7 @@ class Server:
     models = ("mimic", "mimic_step", "voice_turn")
     own_queues = ("mimic",)
     pid = os.getpid()
+    changing = threading.RLock()
 
     def config(self, model: str) -> str:
         return model

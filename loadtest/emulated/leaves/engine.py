@@ -54,7 +54,7 @@ class DeviceEngine:
 
 def load(config: ModelConfig, settings: LoopSettings) -> DeviceEngine:
     """The engine of an `emu_<stage>` or `emu_<stage>_...` model."""
-    emulation, stage = Emulation.load(), stage_of(config.name)
+    emulation, stage = Emulation.load(), stage_of(config.stage)
     delays = emulation.delays
     extra = {"think": delays.think_step_ms, "speak": delays.speak_step_ms}
     others = {"listen": delays.others_encoder_ms, "speak": delays.others_steps_ms}

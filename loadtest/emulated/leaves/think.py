@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from loadtest.device import Emulation
 from loadtest.emulated.leaves.steps import Stepped, Steps
+from loadtest.emulated.leaves.words import BROKEN, WORDS, WORDS_FILE
 from python_backends.ar_loop.sequence import Sequence
 from python_backends.ar_loop.settings import LoopSettings
 from python_backends.bridge import ModelConfig, Request
@@ -22,11 +23,13 @@ not vocoded, so that what travels stays small."""
 
 
 class Think(Steps):
-    """`prosody`: each piece is sent with what the diffusion stage speaks from."""
+    """`prosody`: each piece is sent with what the diffusion stage speaks from; `words`: what each
+    piece says before its number."""
 
-    def __init__(self, emulation: Emulation, *, prosody: bool = False) -> None:
+    def __init__(self, emulation: Emulation, *, prosody: bool = False, words: str = WORDS) -> None:
         super().__init__(emulation, "think")
         self.prosody = prosody
+        self.words = words
         self.ends = tuple(accumulate(emulation.piece_steps))
 
     def sequence(self, request: Request) -> Sequence:
@@ -41,6 +44,7 @@ class Thought(Stepped):
         super().__init__(request, task.ends[-1], task)
         self._ends = task.ends
         self._prosody = task.prosody
+        self._words = task.words
         self._heard = text(request.text("HEARD"))
         self._pieces = 0
         self._spans: list[bytes] = []
@@ -61,7 +65,7 @@ class Thought(Stepped):
         self._note(piece, steps)
         outputs = {
             "PIECE": np.array([[piece, 0, LAST_PIECE if last else 0]], np.int32),
-            "TEXT": text(f"emulated piece {piece}"),
+            "TEXT": text(f"{self._words} {piece}"),
             "HEARD": self._heard if piece == 0 else NOTHING,
             "STATUS": text("stop" if last else ""),
             "EVENTS": self.request.with_events(*self._spans),
@@ -87,9 +91,18 @@ def prosody(piece: int) -> NDArray[np.int32]:
 
 def load(config: ModelConfig, settings: LoopSettings) -> Think:
     """Task of emu_think."""
-    return Think(Emulation.load())
+    return Think(Emulation.load(), words=_words(config))
 
 
 def load_pieces(config: ModelConfig, settings: LoopSettings) -> Think:
     """Task of emu_think_pieces."""
-    return Think(Emulation.load(), prosody=True)
+    return Think(Emulation.load(), prosody=True, words=_words(config))
+
+
+def _words(config: ModelConfig) -> str:
+    """Of its version, where that has words of its own; a version with bad ones cannot be loaded."""
+    file = config.artefact(WORDS_FILE)
+    words = file.read_text().strip() if file.exists() else WORDS
+    if words == BROKEN:
+        raise ValueError(f"{file}: a version that is broken on purpose")
+    return words

@@ -1,0 +1,1 @@
+"""Another version of a stage, brought in while the server serves, and back again."""

@@ -1,0 +1,72 @@
+"""Whether a version that is loaded does: it is asked before any caller, and watched behind them."""
+
+import uuid
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deploy import figures
+from deploy.errors import ServerFailed
+from deploy.launcher import Server
+from deploy.readiness import Probe
+from deploy.rolling.policy import Seen
+from deploy.stubs import stubs
+from python_backends import wire
+
+TIMEOUT_S: Final = 60.0
+FAULT: Final = "STAGE_FAILED"
+"""The outcome of a request that is the stage's own fault."""
+
+FRAMES: Final = 16
+FIRST: Final[dict[str, NDArray[Any]]] = {
+    "AUDIO": np.zeros((1, 16_000), np.float32),
+    "HEARD": np.array([[b"Hello, two burgers please."]], np.object_),
+    "TEXT": np.array([[b"Welcome!"]], np.object_),
+    "PROSODY": np.full((1, 4, 3), [[20, FRAMES, 10]], np.int32),
+}
+"""A short request to a stage: as much of it as the stage takes."""
+
+
+def try_out(probe: Probe, config: Any, like: Any = None) -> None:
+    """A probe, and a real request if the model `like` it answers that well; ServerFailed when one
+    of them is not."""
+    probe.infer(config, TIMEOUT_S)
+    if like is not None and (request := _first(like)) is not None:
+        with suppress(ServerFailed):
+            probe.ask(request, TIMEOUT_S)
+            request.model_name = config.name
+        if request.model_name == config.name:
+            probe.ask(request, TIMEOUT_S)
+
+
+def _first(config: Any) -> Any:
+    """A short real request, where one can be made."""
+    names = {tensor.name for tensor in config.input}
+    given = {name: values for name, values in FIRST.items() if name in names}
+    needed = {tensor.name for tensor in config.input if not tensor.optional}
+    if not given or not needed <= given.keys():
+        return None
+    return wire.to_request(config.name, given, turn=f"try-{uuid.uuid4().hex[:8]}", parameters={})
+
+
+def processes(server: Server, models: Collection[str]) -> set[int]:
+    """Pids of what serves them."""
+    return {stub.pid for stub in stubs(server.pid, models)}
+
+
+def seen(server: Server, stage: str, version: int, models: Collection[str], pids: set[int]) -> Seen:
+    """What a version of a stage has answered; a native backend tells nothing of that."""
+    told = figures.rows(figures.read_metrics(server.metrics_address))
+    mine = [
+        row
+        for row in told
+        if row.name == "tristage_requests_total"
+        and row.stage == stage
+        and row.labels.get("version", "1") == str(version)
+    ]
+    failed = sum(row.value for row in mine if row.labels.get("outcome") == FAULT)
+    ok = sum(row.value for row in mine) - failed
+    return Seen(round(ok), round(failed), alive=pids == processes(server, models))
