@@ -5,20 +5,17 @@ orchestrator; `kubernetes`: its manifests. `bytes`: what models declare and take
 
 import argparse
 import json
-import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
 
-from deploy import runs
+from deploy import runs, telling
 from deploy.cluster import commands as cluster
 from deploy.errors import DeployError, TlsUnfit
-from deploy.json_log import JsonLog, following
 from deploy.keeper import keeping
 from deploy.kubernetes import command as manifests
 from deploy.launcher import Server
@@ -31,7 +28,6 @@ from deploy.rolling import commands as rolling
 from deploy.settings import OUT, Ports, Settings
 from deploy.tls import Tls
 from python_backends.front_door.traces import ENDPOINT
-from python_backends.log_format import LOG_FORMAT
 from python_backends.sizes import byte_count
 
 EXAMPLE = """
@@ -55,14 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.action(options))
     except DeployError as failure:
-        if getattr(options, "log_format", TEXT) == JSON:
-            JsonLog().told("failed", str(failure))
-        else:
-            print(f"error: {failure}", file=sys.stderr)
+        telling.failure(options, str(failure))
         return 1
 
 
-TEXT, JSON = "text", "json"
 TABLE_WIDTH = 110
 """Columns, where there is no terminal to ask."""
 
@@ -79,7 +71,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C, or SIGTERM, which lets open turns end first; 1 when the server has ended
     by itself and cannot be started again."""
     signal.signal(signal.SIGTERM, _terminate)
-    says = _Json() if options.log_format == JSON else _Text()
+    says = telling.telling(options, _address_book)
     try:
         server = Server(_settings(options), says.progress)
         with (
@@ -102,54 +94,6 @@ def serve(options: argparse.Namespace) -> int:
     except (KeyboardInterrupt, _Terminated):
         says.told("stopped", "stopped")
         return 0
-
-
-class _Text:
-    """Tells a person."""
-
-    def __init__(self) -> None:
-        self.progress: Callable[[str], None] = Line()
-
-    def ready(self, server: Server) -> None:
-        print(_address_book(server), flush=True)
-
-    def beside(self, server: Server) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def told(self, kind: str, what: str) -> None:
-        match kind:
-            case "draining" | "stopped":
-                print(f"\n{what}", flush=True)
-            case _:
-                _told(kind, what)
-
-
-class _Json(_Text):
-    """Tells a machine: every line is a JSON object, those of the server and its stages as well."""
-
-    def __init__(self) -> None:
-        self._log = JsonLog()
-        self.progress = self._log
-
-    def ready(self, server: Server) -> None:
-        addresses = {
-            "grpc": server.grpc_address,
-            "http": server.http_address,
-            "metrics": server.metrics_address,
-        }
-        told = ", ".join(f"{name} {address}" for name, address in addresses.items())
-        self._log.told("serving", f"{told}; {len(server.models)} models")
-
-    def beside(self, server: Server) -> AbstractContextManager[None]:
-        return following(server, self._log.write)
-
-    def told(self, kind: str, what: str) -> None:
-        self._log.told(kind, what)
-
-
-def _told(kind: str, what: str) -> None:
-    """What was lost and brought back."""
-    print(f"{kind}: {what}", file=sys.stderr, flush=True)
 
 
 def bytes_(options: argparse.Namespace) -> int:
@@ -196,13 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--tls-cert", type=Path, help="gRPC over TLS: the certificate (PEM)")
     server.add_argument("--tls-key", type=Path, help="and its key (PEM)")
     server.add_argument("--tls-ca", type=Path, help="let in only callers it has signed (PEM)")
-    server.add_argument(
-        "--log-format",
-        type=_log_format,
-        default=os.environ.get(LOG_FORMAT, TEXT),
-        metavar="text|json",
-        help=f"json: one object a line on stdout, with the ids of failed turns (${LOG_FORMAT})",
-    )
+    telling.add_log_format(server)
     server.add_argument(
         "--otlp-endpoint",
         metavar="URL",
@@ -232,7 +170,7 @@ NO_ADDRESS = {
     "tls_cert": None,
     "tls_key": None,
     "tls_ca": None,
-    "log_format": TEXT,
+    "log_format": telling.TEXT,
     "otlp_endpoint": None,
 }
 """Of a server that nobody else is to reach."""
@@ -266,13 +204,6 @@ def _assignment(text: str) -> tuple[str, str, str]:
     return model, parameter, value
 
 
-def _log_format(text: str) -> str:
-    """Also of the environment variable."""
-    if text not in (TEXT, JSON):
-        raise argparse.ArgumentTypeError(f"{text!r} is no format of the log; text and json are")
-    return text
-
-
 def _size(text: str) -> int:
     try:
         return byte_count(text)
@@ -300,9 +231,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _told_by(options: argparse.Namespace) -> dict[str, str]:
     """Environment variables of the server, as to how it tells of itself."""
-    found: dict[str, str] = {}
-    if options.log_format != os.environ.get(LOG_FORMAT, TEXT):
-        found[LOG_FORMAT] = options.log_format
+    found = telling.environment(options)
     if options.otlp_endpoint:
         found[ENDPOINT] = options.otlp_endpoint
     return found

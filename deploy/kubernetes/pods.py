@@ -120,8 +120,8 @@ def _container(group: Group, options: Options) -> Manifest:
 
 def _arguments(group: Group, options: Options) -> list[str]:
     tls = ["--tls", TLS_FOLDER] if group.has_tls else []
-    drain = ["--drain-s", str(options.drain_s)]
-    return ["pod", group.server, f"{PLAN_FOLDER}/{PLAN_FILE}", *drain, *tls]
+    more = ["--log-format", "json", "--drain-s", str(options.drain_s)]
+    return ["pod", group.server, f"{PLAN_FOLDER}/{PLAN_FILE}", *more, *tls]
 
 
 def _environment(group: Group) -> list[Manifest]:

@@ -3,8 +3,8 @@
 import argparse
 import os
 import signal
-import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -17,8 +17,8 @@ from deploy.pod.health import Health
 from deploy.pod.placing import HEALTH_PORT, PORTS, Place, settings_of
 from deploy.pod.probes import answering, asking
 from deploy.processes import ANY
-from deploy.progress import Line
 from deploy.settings import Ports
+from deploy.telling import Json, Text, add_log_format, environment, telling
 
 ATTEMPTS: Final = 5
 """Of starting the server again, one after another, before the pod ends."""
@@ -53,6 +53,7 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
         default=(PORTS.http, PORTS.grpc, PORTS.metrics),
     )
     parser.add_argument("--health-port", type=int, default=HEALTH_PORT, help="of probes")
+    add_log_format(parser)
     parser.add_argument("--tls", type=Path, help="folder with tls.crt, tls.key and perhaps ca.crt")
     parser.add_argument(
         "--settle-s", type=float, default=SETTLE_S, help="till no proxy comes any more (8)"
@@ -69,34 +70,36 @@ def pod(options: argparse.Namespace) -> int:
     place = Place(options.host, Ports(*options.ports), options.tls)
     plan = Plan.read(find(options.file))
     settings = settings_of(plan, options.group, place, options.out, os.environ)
+    told = {**settings.environment, **environment(options)}
+    says = telling(options, lambda server: f"{options.group}: {server.grpc_address}")
     health = Health()
-    server = Server(settings, Line())
+    server = Server(replace(settings, environment=told), says.progress)
     try:
-        with answering(health, options.host, options.health_port):
+        with says.beside(server), answering(health, options.host, options.health_port):
             server.start(rehearse=not settings.proxies)  # others may not have started yet
-            with keeping(server, _told, attempts=ATTEMPTS) as keeper, asking(keeper, health):
-                _serve(keeper, health, options)
+            with keeping(server, says.told, attempts=ATTEMPTS) as keeper, asking(keeper, health):
+                _serve(keeper, health, says, options)
     except Terminated:
         server.kill()  # nothing is open any more, or its time is over
         return 0
     finally:
         server.stop()
-    print("error: the server could not be started again", file=sys.stderr)
+    says.told("failed", "the server could not be started again")
     return 1
 
 
-def _serve(keeper: Keeper, health: Health, options: argparse.Namespace) -> None:
+def _serve(keeper: Keeper, health: Health, says: Text | Json, options: argparse.Namespace) -> None:
     """Until the keeper gives up; Terminated when it was asked to end, and is drained."""
     server = keeper.server
-    print(f"{options.group}: {server.grpc_address}; log {server.log.path}", flush=True)
+    says.ready(server)
     try:
         keeper.wait()
     except Terminated:
-        print("draining: waiting for open turns", flush=True)
+        says.told("draining", "waiting for open turns")
         health.draining = keeper.draining = True
         if keeper.phase == "ready":
             drained = drain(server, options.settle_s, options.drain_s)
-            print("drained" if drained else "not drained in time", flush=True)
+            says.told("drained", "drained" if drained else "not drained in time")
         raise
 
 
@@ -114,11 +117,6 @@ def drain(server: Server, settle_s: float, timeout_s: float) -> bool:
             return True
         time.sleep(LOOK_EVERY_S)
     return False
-
-
-def _told(kind: str, what: str) -> None:
-    """What was lost and brought back."""
-    print(f"{kind}: {what}", file=sys.stderr, flush=True)
 
 
 def _terminate(*_: object) -> NoReturn:

@@ -33,7 +33,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture(scope="module")
 def pods() -> Iterator[Pods]:
-    with running() as found:
+    with running(words=["--log-format", "json"]) as found:
         yield found
 
 
@@ -75,7 +75,10 @@ def test_a_replica_that_drains_ends_its_turns_and_nothing_fails(pods: Pods, fron
         two.terminate()
         until(lambda: two.probe() == (503, json.dumps(["the server is being stopped"])))
         assert two.process.wait(PATIENCE_S) == 0
-        assert "drained" in two.log.read_text().splitlines()
+        told = [json.loads(line) for line in two.log.read_text().splitlines()]
+        events = [one["event"] for one in told if one["process"] == "launcher"]
+        assert events[-3:] == ["serving", "draining", "drained"]
+        assert {"tritonserver", "launcher"} <= {one["process"] for one in told}
         since_s = time.monotonic()
         until(lambda: callers.served(one.grpc_address, since_s) > PEOPLE)
         callers.end()

@@ -198,6 +198,12 @@ def test_a_pod_has_more_time_to_end_than_it_takes_to_drain(apart: list[Manifest]
         assert grace_s > SETTLE_S + drain_s
 
 
+def test_a_pod_writes_its_log_where_the_cluster_collects_it(apart: list[Manifest]) -> None:
+    for one in by_kind(apart, "Deployment").values():
+        arguments = container(one)["args"]
+        assert arguments[arguments.index("--log-format") + 1] == "json"
+
+
 def test_probes_ask_the_endpoint_that_names_silent_stages(apart: list[Manifest]) -> None:
     found = container(by_kind(apart, "Deployment")["tristage-think"])
     port = {one["name"]: one["containerPort"] for one in found["ports"]}["health"]

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from subprocess import CalledProcessError
+from typing import Any
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ ANCHORS = {
     "stage-dead",
     "leak",
 }
+RUNBOOK = OBSERVE.parents[1] / "docs" / "runbook.md"
 ALERTS = [
     rule
     for group in yaml.safe_load((OBSERVE / "alerts.yaml").read_text())["groups"]
@@ -57,12 +59,14 @@ def test_every_alert_has_a_case_that_it_fires_in() -> None:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: str(rule["alert"]))
-def test_an_alert_says_what_it_is_and_what_to_do(rule: dict[str, dict[str, str]]) -> None:
+def test_an_alert_says_what_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
     told = rule["annotations"]
     assert told.keys() == {"summary", "action", "runbook_url"}
     page, _, anchor = told["runbook_url"].partition("#")
     assert page == "docs/runbook.md"
     assert anchor in ANCHORS
+    section = RUNBOOK.read_text().partition(f"\n## {anchor}\n")[2].partition("\n## ")[0]
+    assert f"`{rule['alert']}`" in section
     assert rule["labels"]["severity"] in {"page", "ticket"}
 
 
