@@ -27,6 +27,7 @@ FOLDER = ROOT / "deploy" / "docker"
 DOCKERFILE = FOLDER / "Dockerfile"
 ADDED = {"numpy", "onnxruntime", "tokenizers", "jinja2", "hibari-tts", "markdown-it-py"}
 ADDED |= {"linkify-it-py", "phonenumbers", "soxr", "onnx", "tqdm"}
+ADDED |= {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
 """Packages that pyproject.toml pins and the served image installs."""
 
 
