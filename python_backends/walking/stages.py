@@ -38,6 +38,8 @@ class _Life:
     started_s: float
     inside: set["_Stay"] = field(default_factory=set)
     ended: bool = False
+    retired: bool = False
+    """It ended when no turn went there any more: the next process of the model is no restart."""
 
 
 @dataclass(eq=False)
@@ -140,7 +142,7 @@ class Stages:
                 handle = os.pidfd_open(pid)
             except OSError:
                 continue
-            if known is None:
+            if known is None or known.retired:
                 self._meters.begin("restarts_total", of=stage_of(model))
             else:
                 self._meters.count("restarts_total", of=stage_of(model))
@@ -152,7 +154,8 @@ class Stages:
 
     def _end(self, life: _Life) -> None:
         life.ended = True
-        if life.model in self._in_use(self._models):
+        life.retired = life.model not in self._in_use(self._models)
+        if not life.retired:
             self._meters.gauge("stage_up", 0, of=stage_of(life.model))
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)

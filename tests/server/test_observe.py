@@ -80,6 +80,7 @@ def test_a_fault_sets_off_its_alerts_and_no_others(fault: alerts.Fault, tmp_path
     assert fired == fault.fires
 
 
+@pytest.mark.full
 def test_a_collector_has_every_span_of_a_hundred_turns(tmp_path: Path) -> None:
     with Progress(disable=True) as progress:
         found = traces.traces(tmp_path, 1, progress)
