@@ -2,6 +2,7 @@
 ends is told at once, since the server answers such a request late or never."""
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection
@@ -39,7 +40,8 @@ class _Life:
     inside: set["_Stay"] = field(default_factory=set)
     ended: bool = False
     retired: bool = False
-    """It ended when no turn went there any more: the next process of the model is no restart."""
+    """It ended when no turn went there any more, or when the next process of the model was there
+    already: it was replaced, and the next one is no restart."""
 
 
 @dataclass(eq=False)
@@ -154,11 +156,16 @@ class Stages:
 
     def _end(self, life: _Life) -> None:
         life.ended = True
-        life.retired = life.model not in self._in_use(self._models)
+        life.retired = life.model not in self._in_use(self._models) or self._is_replaced(life)
         if not life.retired:
             self._meters.gauge("stage_up", 0, of=stage_of(life.model))
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
+
+    def _is_replaced(self, life: _Life) -> bool:
+        """A younger process of the model is there."""
+        others = [pid for _, pid in self._find([life.model]) if pid != life.pid]
+        return any(life.started_s < started_s(pid) < math.inf for pid in others)
 
     def _tell(self, life: _Life) -> None:
         """Whoever is still inside waits in vain, unless it came when the next process of the stage

@@ -241,10 +241,10 @@ def test_a_request_that_came_while_two_processes_were_there_is_not_told_of_the_e
 ) -> None:
     """Public case F7: a stage that is loaded again takes requests while its old process ends."""
     monkeypatch.setattr(watching, "LOOK_S", 0.01)
-    alive = [sleeper()]
+    alive, tally = [sleeper()], Tally()
 
     async def run() -> None:
-        stages = Stages(["think"], lambda models: [("think", p.pid) for p in alive])
+        stages = Stages(["think"], lambda models: [("think", p.pid) for p in alive], tally)
         told: list[int] = []
 
         async def inside(number: int) -> None:
@@ -267,6 +267,7 @@ def test_a_request_that_came_while_two_processes_were_there_is_not_told_of_the_e
         await asyncio.sleep(0.05)
         assert told == [1]
         assert stages.is_up("think")
+        assert [value for _, _, value in tally.take()] == [0, 1, 0, 1]  # replaced, not restarted
         alive.pop().kill()
         await asyncio.wait_for(late, fakes.WAIT_S)
         assert told == [1, 2]
