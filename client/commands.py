@@ -157,8 +157,9 @@ def _keep_trace(record: TurnRecord, arguments: Namespace, failure: str = "") -> 
     if not (file or endpoint):
         return
     from client import otlp, trace
+    from python_backends.tracing.spans import unix_offset_ns
 
-    spans = trace.to_spans(trace.TracedTurn.of(record, failure), trace.unix_offset_ns())
+    spans = trace.to_spans(trace.TracedTurn.of(record, failure), unix_offset_ns())
     try:
         if file:
             otlp.write(file, spans)

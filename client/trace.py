@@ -24,10 +24,7 @@ from python_backends.tracing.spans import (
     children,
     flags,
     resource,
-    unix_offset_ns,
 )
-
-__all__ = ["TracedTurn", "clock_shift_ns", "to_spans", "unix_offset_ns"]
 
 
 @dataclass(frozen=True)

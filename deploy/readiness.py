@@ -172,13 +172,8 @@ class Probe:
 
         ServerFailed when the server cannot, or not in time.
         """
-        unload = service_pb2.RepositoryModelUnloadRequest(model_name=name)
-        load = service_pb2.RepositoryModelLoadRequest(model_name=name)
-        try:
-            self._stub.RepositoryModelUnload(unload, timeout=timeout_s, metadata=self._metadata)
-            self._stub.RepositoryModelLoad(load, timeout=timeout_s, metadata=self._metadata)
-        except grpc.RpcError as fault:
-            raise ServerFailed(f"model {name!r} was not reloaded: {fault.details()}") from fault
+        self.unload(name, timeout_s)
+        self.load(name, timeout_s)
 
 
 @contextmanager

@@ -39,13 +39,12 @@ class Health:
 
     def why_not(self, path: str, now: float) -> list[str]:
         """Reasons why the answer to a probe is no; none: it is yes. KeyError for another path."""
-        match path:
-            case "/started":
-                return [] if self._started else ["the server is starting"]
-            case "/ready":
-                return self._why_not_ready(now)
-            case "/live":
-                return self._silent(DEAD_S, now)
+        if path == STARTED:
+            return [] if self._started else ["the server is starting"]
+        if path == READY:
+            return self._why_not_ready(now)
+        if path == LIVE:
+            return self._silent(DEAD_S, now)
         raise KeyError(path)
 
     def _why_not_ready(self, now: float) -> list[str]:

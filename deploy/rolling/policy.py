@@ -90,17 +90,21 @@ class Seen:
 
 
 class Trial:
-    """The first turns of a version, for so long: it stays, or the one before comes back."""
+    """The first turns of a version, for so long: it stays, or the one before comes back.
 
-    def __init__(self, began: float, seconds: float) -> None:
+    `before`: what an earlier process of the same version has answered, which is told for ever.
+    """
+
+    def __init__(self, began: float, seconds: float, before: Seen) -> None:
         self._until = began + seconds
+        self._before = before
 
     def stays(self, now: float, seen: Seen) -> bool:
         """Whether it has stood the trial; UpgradeFailed with the reason when it has not."""
         if not seen.alive:
             raise UpgradeFailed("its process has ended")
-        most = max(MOST_FAILED, MOST_FAILED_SHARE * (seen.ok + seen.failed))
-        if seen.failed > most:
-            answered = seen.ok + seen.failed
-            raise UpgradeFailed(f"{seen.failed} of its first {answered} requests failed")
+        failed = seen.failed - self._before.failed
+        answered = seen.ok - self._before.ok + failed
+        if failed > max(MOST_FAILED, MOST_FAILED_SHARE * answered):
+            raise UpgradeFailed(f"{failed} of its first {answered} requests failed")
         return now >= self._until

@@ -22,7 +22,7 @@ from deploy.errors import BytesUnfit, DeployError, ServerFailed, UpgradeFailed, 
 from deploy.launcher import DOORS, VERSIONS, Server
 from deploy.readiness import Probe, control_request, probing
 from deploy.repositories import Model, place, remove
-from deploy.rolling.policy import Phase, Trial, Upgrade
+from deploy.rolling.policy import Phase, Seen, Trial, Upgrade
 from deploy.rolling.sources import (
     Version,
     as_started,
@@ -352,19 +352,19 @@ class _Change:
 
     def _stand_trial(self) -> None:
         self._say(f"serving turns that begin, on trial for {self._terms.trial_s:g} s")
-        trial = Trial(time.monotonic(), self._terms.trial_s)
-        while not self._have_stood(trial):
+        began, seconds = time.monotonic(), self._terms.trial_s
+        trials = [(move, Trial(began, seconds, self._seen(move))) for move in self._moves]
+        while not self._have_stood(trials):
             self._refuse_if_called_off()
             time.sleep(LOOK_S)
 
-    def _have_stood(self, trial: Trial) -> bool:
+    def _have_stood(self, trials: Sequence[tuple[_Move, Trial]]) -> bool:
         self._require_run()
-        found = [
-            seen(self._server, move.new.stage, move.new.number, move.loads, move.pids)
-            for move in self._moves
-        ]
-        stand = [trial.stays(time.monotonic(), one) for one in found]
+        stand = [trial.stays(time.monotonic(), self._seen(move)) for move, trial in trials]
         return all(stand)
+
+    def _seen(self, move: _Move) -> Seen:
+        return seen(self._server, move.new.stage, move.new.number, move.loads, move.pids)
 
     def _drain(self, probe: Probe, epoch: int) -> None:
         """Until no turn is open that began before an epoch. ServerFailed after `drain_s`."""

@@ -12,7 +12,7 @@ from rich.progress import Progress
 from tritonclient.utils import deserialize_bytes_tensor
 
 from client import otlp
-from client.trace import TracedTurn, to_spans, unix_offset_ns
+from client.trace import TracedTurn, to_spans
 from client.traceparent import new_traceparent
 from deploy.figures import read_metrics, rows
 from deploy.launcher import Server
@@ -25,6 +25,7 @@ from loadtest.seed.experiment import EMULATED
 from loadtest.seed.figures import Target, at_least, at_most
 from python_backends.front_door.traces import ENDPOINT
 from python_backends.tracing.door_turn import entries
+from python_backends.tracing.spans import unix_offset_ns
 
 TURNS: Final = 100
 PEOPLE: Final = 8

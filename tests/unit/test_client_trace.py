@@ -19,10 +19,11 @@ from client import otlp
 from client.__main__ import main
 from client.commands import DEFAULT_SAMPLE
 from client.responses import Event
-from client.trace import TracedTurn, clock_shift_ns, to_spans, unix_offset_ns
+from client.trace import TracedTurn, clock_shift_ns, to_spans
 from client.traceparent import derived_traceparent, new_traceparent, root_span_id
 from python_backends.bridge.options import Options
 from python_backends.tracing.ids import derived_id
+from python_backends.tracing.spans import unix_offset_ns
 from tests.unit.fake_triton import Message, chunk, failure, serving, two_pieces
 
 MS = 1_000_000

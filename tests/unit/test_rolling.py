@@ -65,23 +65,33 @@ def test_whatever_is_told_one_version_serves() -> None:
             assert list(upgrade.phases.values()).count(Phase.SERVING) == 1
 
 
+NONE = Seen(0, 0, alive=True)
+
+
 def test_a_trial_is_stood_when_its_time_is_over() -> None:
-    trial = Trial(10.0, 5.0)
+    trial = Trial(10.0, 5.0, NONE)
     assert not trial.stays(14.9, Seen(100, 0, alive=True))
     assert trial.stays(15.0, Seen(0, 0, alive=True))
 
 
 def test_one_failure_may_be_chance_and_more_are_not() -> None:
-    trial = Trial(0.0, 5.0)
+    trial = Trial(0.0, 5.0, NONE)
     assert trial.stays(6.0, Seen(3, 1, alive=True))
     with pytest.raises(UpgradeFailed, match="2 of its first 5 requests failed"):
         trial.stays(1.0, Seen(3, 2, alive=True))
     assert trial.stays(6.0, Seen(98, 2, alive=True))
 
 
+def test_what_a_process_before_it_failed_at_is_not_held_against_a_version() -> None:
+    trial = Trial(0.0, 5.0, Seen(10, 7, alive=True))
+    assert trial.stays(6.0, Seen(13, 8, alive=True))
+    with pytest.raises(UpgradeFailed, match="2 of its first 5 requests failed"):
+        trial.stays(1.0, Seen(13, 9, alive=True))
+
+
 def test_a_process_that_ended_ends_the_trial() -> None:
     with pytest.raises(UpgradeFailed, match="process has ended"):
-        Trial(0.0, 5.0).stays(9.0, Seen(9, 0, alive=False))
+        Trial(0.0, 5.0, NONE).stays(9.0, Seen(9, 0, alive=False))
 
 
 def test_a_model_tells_its_stage_and_version() -> None:
