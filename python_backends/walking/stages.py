@@ -46,8 +46,8 @@ class _Life:
 
 @dataclass(eq=False)
 class _Stay:
-    """A request at a process, and since when. Of two processes of a stage that is loaded again,
-    which of them has it is known only when the first of them has ended."""
+    """A request at a process, and since when. Of several processes of a stage that is loaded again,
+    which of them has it is known only when the earlier ones have ended."""
 
     task: "asyncio.Task[object]"
     life: _Life
@@ -77,6 +77,11 @@ class Stages:
         self._meters = meters or Meters()
         self._find = find
         self._lives: dict[str, _Life] = {}
+        """The newest process of each, as far as is known."""
+
+        self._older: dict[int, _Life] = {}
+        """By their pids: processes beside a newer one of their model that have requests yet."""
+
         self._seen = asyncio.Condition()
         self._saying: asyncio.Task[None] | None = None
 
@@ -89,7 +94,7 @@ class Stages:
                 missing = any(life.ended for life in self._lives.values())
                 await asyncio.sleep(LOOK_AGAIN_S if missing else LOOK_S)
         finally:
-            for life in self._lives.values():
+            for life in [*self._lives.values(), *self._older.values()]:
                 self._release(life)
 
     def is_up(self, model: str) -> bool:
@@ -140,47 +145,72 @@ class Stages:
             known = self._lives.get(model)
             if known is not None and (known.pid == pid or not known.ended):
                 continue
-            try:
-                handle = os.pidfd_open(pid)
-            except OSError:
+            life = self._older.pop(pid, None) or self._opened(model, pid)
+            if life is None:
                 continue
             if known is None or known.retired:
                 self._meters.begin("restarts_total", of=stage_of(model))
             else:
                 self._meters.count("restarts_total", of=stage_of(model))
             self._meters.gauge("stage_up", 1, of=stage_of(model))
-            life = self._lives[model] = _Life(model, pid, handle, started_s(pid))
-            asyncio.get_running_loop().add_reader(handle, self._end, life)
+            self._lives[model] = life
             found = True
         return found
 
+    def _opened(self, model: str, pid: int) -> _Life | None:
+        """A process whose end will be told; None when it has ended."""
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
+            return None
+        life = _Life(model, pid, handle, started_s(pid))
+        asyncio.get_running_loop().add_reader(handle, self._end, life)
+        return life
+
     def _end(self, life: _Life) -> None:
         life.ended = True
-        life.retired = life.model not in self._in_use(self._models) or self._is_replaced(life)
+        self._older.pop(life.pid, None)
+        replaced = bool(self._younger(life))
+        life.retired = replaced or life.model not in self._in_use(self._models)
         if not life.retired:
             self._meters.gauge("stage_up", 0, of=stage_of(life.model))
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
 
-    def _is_replaced(self, life: _Life) -> bool:
-        """A younger process of the model is there."""
-        others = [pid for _, pid in self._find([life.model]) if pid != life.pid]
-        return any(life.started_s < started_s(pid) < math.inf for pid in others)
+    def _younger(self, life: _Life) -> list[int]:
+        """Pids of its model's processes that began after it, the newest first."""
+        began = {pid: started_s(pid) for _, pid in self._find([life.model]) if pid != life.pid}
+        younger = [pid for pid, at in began.items() if life.started_s < at < math.inf]
+        return sorted(younger, key=began.__getitem__, reverse=True)
 
     def _tell(self, life: _Life) -> None:
-        """Whoever is still inside waits in vain, unless it came when the next process of the stage
-        was there already: a stage that is loaded again has two for a while."""
+        """Whoever is still inside waits in vain, unless it came when a later process of the stage
+        was there already: a stage that is loaded again has two for a while, or more."""
         if self._look():
             self._saying = asyncio.create_task(self._say_so())
-        heir = self._lives.get(life.model, life)
         inside, life.inside = life.inside, set()
+        heirs = self._heirs(life) if inside else []
         for stay in inside:
-            if heir is not life and stay.since_s >= heir.started_s:
-                stay.life = heir
-                heir.inside.add(stay)
-            else:
+            heir = next((one for one in heirs if one.started_s <= stay.since_s), None)
+            if heir is None:
                 stay.told = True
                 stay.task.cancel()
+            else:
+                stay.life = heir
+                heir.inside.add(stay)
+
+    def _heirs(self, life: _Life) -> list[_Life]:
+        """The younger processes of its model, the newest first."""
+        found = [self._life_of(life.model, pid) for pid in self._younger(life)]
+        return [one for one in found if one is not None]
+
+    def _life_of(self, model: str, pid: int) -> _Life | None:
+        newest = self._lives.get(model)
+        if newest is not None and newest.pid == pid:
+            return newest
+        if pid not in self._older and (life := self._opened(model, pid)):
+            self._older[pid] = life
+        return self._older.get(pid)
 
     @staticmethod
     def _release(life: _Life) -> None:

@@ -277,6 +277,45 @@ def test_a_request_that_came_while_two_processes_were_there_is_not_told_of_the_e
     asyncio.run(run())
 
 
+def test_of_three_processes_the_second_keeps_its_requests_when_the_first_ends(
+    sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public case F7: loaded again while the process before the last has not ended yet."""
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    alive, tally = [sleeper()], Tally()
+
+    async def run() -> None:
+        stages = Stages(["think"], lambda models: [("think", p.pid) for p in alive], tally)
+        told: list[int] = []
+
+        async def inside(number: int) -> None:
+            try:
+                async with stages.inside("think"):
+                    await asyncio.sleep(fakes.WAIT_S)
+            except StageError:
+                told.append(number)
+
+        watcher = asyncio.create_task(stages.watch())
+        tasks = []
+        for number in (1, 2, 3):
+            await asyncio.sleep(0.05)
+            tasks.append(asyncio.create_task(inside(number)))
+            await asyncio.sleep(0.05)
+            if number < 3:
+                alive.append(sleeper())
+        for number in (1, 2, 3):
+            assert told == [*range(1, number)]
+            alive.pop(0).kill()
+            await asyncio.wait_for(tasks[number - 1], fakes.WAIT_S)
+            await asyncio.sleep(0.05)
+        assert told == [1, 2, 3]
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        assert [value for _, _, value in tally.take()] == [0, 1, 0, 1, 0]
+
+    asyncio.run(run())
+
+
 def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_next(
     sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
