@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from deploy import access, backends, leash
+from deploy import access, leash
+from deploy.backends import Triton
 from deploy.settings import LISTENERS, Ports, Settings
 from deploy.tls import Tls
 
@@ -18,20 +19,22 @@ def server_command(
     ports: Ports,
     models: Iterable[str],
     views: Iterable[Path],
+    backends: Path,
     run: Path,
     prefix: str,
     key: str,
 ) -> list[str]:
-    """tritonserver with `models` from the repositories `views`, and what lies in the folder `run`:
-    the backends, and whose certificates it accepts. `key`: of the APIs that are not for callers.
+    """tritonserver with `models` from the repositories `views`, by the backends in the folder
+    `backends`. In the folder `run` lies whose certificates it accepts. `key`: of the APIs that are
+    not for callers.
     """
-    server = backends.tritonserver()
+    server = Triton.found()
     command = [
-        str(server / "bin" / "tritonserver"),
+        str(server.binary),
         *(f"--model-repository={view}" for view in views),
-        f"--backend-directory={run / 'backends'}",
+        f"--backend-directory={backends}",
         f"--backend-config=python,shm-region-prefix-name={prefix}",
-        f"--cache-directory={server / 'caches'}",
+        f"--cache-directory={server.folder / 'caches'}",
         "--model-control-mode=explicit",
         *(f"--load-model={name}" for name in models),
         "--disable-auto-complete-config",

@@ -258,11 +258,13 @@ class Server:
         Serving().write(folder / VERSIONS)
         atexit.register(self._stop_at_exit, os.getpid())
         views = repositories.mirror(self._known.values(), folder / "repositories", overrides)
-        backends.assemble(folder / "backends", self.settings.backends)
+        served_by = backends.directory(folder / "backends", self.settings.backends)
         if self.settings.tls is not None and self.settings.tls.callers is not None:
             (folder / CALLERS).write_text(self.settings.tls.trusted)
         key = self.access.admin_key
-        command = server_command(self.settings, self.ports, self.models, views, folder, prefix, key)
+        command = server_command(
+            self.settings, self.ports, self.models, views, served_by, folder, prefix, key
+        )
         own = {
             VARIABLE: str(folder / VERSIONS),
             **self.settings.environment,

@@ -42,7 +42,7 @@ def until_gone(pid: int) -> bool:
 def test_a_server_listens_on_its_own_host_and_serves_what_it_was_given(tmp_path: Path) -> None:
     settings = Settings(host="127.0.0.2", arguments=["--log-verbose=1"], exit_timeout_s=2)
     ports = Ports(1, 2, 3)
-    command = server_command(settings, ports, ["a", "b"], [tmp_path], tmp_path, "p-", "")
+    command = server_command(settings, ports, ["a", "b"], [tmp_path], tmp_path, tmp_path, "p-", "")
     assert {"--grpc-address=127.0.0.2", "--grpc-port=2", "--metrics-port=3"} <= set(command)
     assert {"--load-model=a", "--load-model=b", "--exit-timeout-secs=2"} <= set(command)
     assert command[-1] == "--log-verbose=1"
