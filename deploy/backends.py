@@ -1,8 +1,8 @@
 """Which tritonserver is started, with which backends, and the environment its Python stubs need.
 
-That of the nvidia-pytriton wheel, on the CPU, for which a backend directory is made for each run. Or
-an installed one, as NVIDIA's image has it, whose own backend directory must have ours already: its
-native backends, gigabytes, cannot be linked from elsewhere ("escapes backend directory").
+That of the nvidia-pytriton wheel, on the CPU, for which a backend directory is made for each run.
+Or an installed one, as NVIDIA's image has it, whose own backend directory must have ours already:
+its native backends, gigabytes, cannot be linked from elsewhere ("escapes backend directory").
 """
 
 import filecmp

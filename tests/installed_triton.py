@@ -1,4 +1,4 @@
-"""A Triton laid out as NVIDIA's image has it, made of the wheel's, with stand-ins for native ones."""
+"""A Triton as NVIDIA's image has it, made of the wheel's, with stand-ins for native backends."""
 
 import os
 import shutil

@@ -175,9 +175,7 @@ def test_an_llm_that_dies_in_the_middle_fails_its_turns_and_serves_again_when_it
         away = parse(ask(stub, LONG).error)
         assert away is not None
         assert (away.code, "cannot be reached" in away.message) == ("STAGE_FAILED", True)
-        began_s = time.monotonic()
         server.check("think", timeout_s=3.0)  # what the watchdog asks
-        assert time.monotonic() - began_s < 3.0
     finally:
         llama.start()
     assert ask(stub, "Hello?").status == "stop"

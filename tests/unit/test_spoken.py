@@ -218,10 +218,12 @@ def test_training_texts_are_read_as_hibari_alone_reads_them() -> None:
 
 @pytest.mark.parametrize("hard", HARD)
 def test_no_text_holds_up_the_others(hard: str) -> None:
+    """A pattern that goes back over and over takes minutes; all of these take 0.1 s at most. Time
+    of this thread, whoever else computes."""
     text = (hard * LONGEST)[:LONGEST]
-    begun_s = time.process_time()
+    begun_s = time.thread_time()
     spoken_text(text)
-    assert time.process_time() - begun_s < 0.5
+    assert time.thread_time() - begun_s < 5
 
 
 @pytest.mark.parametrize("seed", range(100))
