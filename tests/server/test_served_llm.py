@@ -1,6 +1,5 @@
 """`think` by an LLM that is served elsewhere: llama.cpp's server behind the real tritonserver."""
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
