@@ -1,5 +1,7 @@
 """deploy/docker says what exists, pins what it takes, and gives away no more than is needed."""
 
+import argparse
+import json
 import re
 import subprocess
 import sys
@@ -11,24 +13,21 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.__main__ import _parser
+from deploy.backends import PYTHON_BACKENDS
+from deploy.kubernetes.options import USER
+from deploy.plan import Plan, find
+from deploy.repositories import read_models, to_load
 from python_backends.sizes import byte_count
-from tests.repository.configs import (
-    ROOT,
-    configs,
-    ensembles,
-    folders,
-    models,
-    own,
-    parameters,
-    parse,
-)
+from tests.repository.configs import ROOT, models, parameters
 
 FOLDER = ROOT / "deploy" / "docker"
 DOCKERFILE = FOLDER / "Dockerfile"
-ADDED = {"numpy", "onnxruntime", "tokenizers", "jinja2", "hibari-tts", "markdown-it-py"}
-ADDED |= {"linkify-it-py", "phonenumbers", "soxr", "onnx", "tqdm"}
-ADDED |= {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
-"""Packages that pyproject.toml pins and the served image installs."""
+GPU_IMAGE = "tristage-gpu:0.1.0"
+ADDED = {"onnx", "tqdm"}
+"""Packages, pinned in pyproject.toml, that the image has beside an extra, for `build tensorrt`."""
+
+TARGETS = ("cpu", "gpu")
 
 
 @cache
@@ -79,69 +78,72 @@ def test_everything_that_is_copied_exists_and_reaches_the_builder() -> None:
             assert {source, source.split("/")[0]} & let_in, source
 
 
-def test_stand_ins_and_artefacts_of_this_machine_stay_out() -> None:
-    """A stand-in would shadow a native backend."""
+def test_artefacts_of_this_machine_stay_out() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in ignored
-    assert not [line for line in ignored if line.startswith(("!deploy", "!tests", "!out"))]
+    assert not [line for line in ignored if line.startswith(("!tests", "!out"))]
     assert "model_repository/*/1/*" in ignored
-    assert not [text for _, text in instructions() if "standins" in text]
 
 
 def test_our_backends_are_put_beside_the_native_ones() -> None:
     target = re.compile(r"/opt/tritonserver/backends/(\w+)/")
     found = {match[1]: source for source, to in copied() if (match := target.fullmatch(to))}
-    other = [path for name in own() for path in (folders()[name] / "configs").glob("*.pbtxt")]
-    assert set(found) == {
-        *(configs()[name].backend for name in own()),
-        *(parse(path).backend for path in other),
-    }
+    ours = {path.parent.name for path in PYTHON_BACKENDS.glob("*/model.py")}
+    assert set(found) == ours  # a stand-in would shadow a native one
     assert all(source == [f"python_backends/{name}/model.py"] for name, source in found.items())
 
 
 def test_images_are_pinned_and_of_one_release() -> None:
     variables = dict(rest.split("=") for rest in of("ARG") if "=" in rest)
     images = [rest.split()[0] for rest in of("FROM")]
+    assert [rest.split()[2] for rest in of("FROM")][1:] == list(TARGETS)
     for image in images:
         tag = image.rpartition(":")[2].replace("${TRITON}", variables["TRITON"])
         assert re.fullmatch(r"\d[\w.-]*", tag), image
     assert re.fullmatch(r"\d+(\.\d+){3}", variables["TENSORRT"])
     for one in compose()["services"].values():
-        assert re.fullmatch(r"tristage:\d+\.\d+\.\d+", one["image"])
+        assert one["image"] == GPU_IMAGE
 
 
 def test_packages_are_those_that_are_tested_here() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = {pin for extra in extras["optional-dependencies"].values() for pin in extra}
-    [install] = [rest for rest in of("RUN") if "pip install" in rest and "numpy" in rest]
+    *_, install = [rest for rest in of("RUN") if "pip install" in rest]
+    assert "'.[launcher]'" in install
     added = {word for word in install.split() if re.fullmatch(r"[\w-]+==[\w.]+", word)}
     assert {word.split("==")[0] for word in added} == ADDED
     assert added <= pins
 
 
-def test_the_server_loads_all_that_is_needed() -> None:
-    [command] = of("CMD")
-    named = set(re.findall(r"--load-model=(\w+)", command))
-    assert named <= folders().keys()
-    steps = {
-        step.model_name
-        for name in named & set(ensembles())
-        for step in configs()[name].ensemble_scheduling.step
-    }
-    for name in (named | steps) & set(own()):
-        in_process = parameters(name).get("engine") == "in_process"
-        own_engine = "step_model" if in_process else ""
-        called = {
-            model
-            for key, model in parameters(name).items()
-            if (key == "ensemble" or key.endswith("_model")) and key != own_engine
-        }
-        assert called <= named | steps, name
-    assert "--model-config-name=tensorrt" in command
+def command_of(target: str) -> argparse.Namespace:
+    """The options that an image's command comes to."""
+    words = json.loads(of("CMD")[TARGETS.index(target)])
+    assert words[:3] == ["python", "-m", "deploy"]
+    return _parser().parse_args(words[3:])
+
+
+def test_each_image_starts_our_launcher() -> None:
+    """The pod's, which an orchestrator gives another server of another plan; and one that serves
+    everything from the engines."""
+    pod = command_of("cpu")
+    assert (pod.group in Plan.read(find(pod.file)).servers, pod.file) == (True, "one-server")
+    serve = command_of("gpu")
+    assert (serve.config_name, serve.model, serve.ports) == ("tensorrt", None, [8000, 8001, 8002])
+    assert "TRISTAGE_TRITON=/opt/tritonserver" in of("ENV")[-1].split()
+    assert pod.out == serve.out == Path("/run/tristage")
+
+
+def test_the_readmes_own_command_loads_all_that_is_needed() -> None:
+    """Of a server without our launcher, which would find it by itself."""
+    named = set(re.findall(r"--load-model=(\w+)", (ROOT / "README.md").read_text()))
+    known = read_models([ROOT / "model_repository", ROOT / "ensemble"], {}, None, ())
+    scheduled = [known[name].config.ensemble_scheduling.step for name in named]
+    steps = {step.model_name for its in scheduled for step in its}
+    assert named | steps == {*to_load(known)}
 
 
 def test_engines_are_built_before_the_server_starts_and_never_by_it() -> None:
-    assert service("engines")["command"][:4] == ["python3", "-m", "build", "tensorrt"]
+    assert service("engines")["command"][:4] == ["python", "-m", "build", "tensorrt"]
     assert service("server")["depends_on"] == {
         "engines": {"condition": "service_completed_successfully"}
     }
@@ -149,13 +151,13 @@ def test_engines_are_built_before_the_server_starts_and_never_by_it() -> None:
     assert service("engines")["volumes"] == ["engines:/engines"]
     assert service("server")["volumes"] == ["engines:/engines:ro"]
     repository = service("engines")["command"][-1]
-    assert f"--model-repository={repository}" in of("CMD")[0]
+    assert command_of("gpu").own == [Path(repository)]
 
 
 @pytest.mark.parametrize("name", ["engines", "server"])
 def test_a_service_has_a_gpu_and_no_more_rights_than_it_needs(name: str) -> None:
     found = service(name)
-    assert found["user"] == of("USER")[-1] == "1000:1000"
+    assert found["user"] == of("USER")[-1] == f"{USER}:{USER}"
     assert found["read_only"] is True
     assert found["cap_drop"] == ["ALL"]
     assert found["security_opt"] == ["no-new-privileges:true"]
