@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -51,6 +51,8 @@ class Logs(Protocol):
 
     @property
     def log(self) -> ServerLog: ...
+    @property
+    def alive(self) -> bool: ...
 
 
 class JsonLog:
@@ -64,10 +66,10 @@ class JsonLog:
         """Progress of a start."""
         self.write(_launcher("progress", "info", text))
 
-    def told(self, kind: str, what: str) -> None:
-        """What a keeper or a watchdog tells."""
-        named = _MODEL.match(what)
-        more = {"stage": named[1]} if named else {}
+    def told(self, kind: str, what: str, **more: str) -> None:
+        """What a keeper or a watchdog tells; `more`: of whom."""
+        if named := _MODEL.match(what):
+            more["stage"] = named[1]
         self.write(_launcher(kind, _KINDS.get(kind, "info"), what) | more)
 
     def write(self, record: Record) -> None:
@@ -169,11 +171,42 @@ class Follower:
             self._write(record)
 
 
-@contextmanager
-def following(server: Logs, write: Write) -> Iterator[None]:
+class _Kept:
+    """Follows a server from one log to the next. For one thread."""
+
+    def __init__(self, server: Logs, write: Write) -> None:
+        self._server = server
+        self._write = write
+        self._log: ServerLog | None = None
+        self._follower: Follower | None = None
+
+    def look(self) -> bool:
+        """Tell what is new; whether there was anything."""
+        log = self._server.log
+        if self._follower is not None and log is self._log:
+            return self._follower.look()
+        self.end()
+        if log.path.exists():  # otherwise its server is about to begin
+            self._log, self._follower = log, Follower(log, self._write)
+        return self._follower is not None
+
+    def end(self) -> None:
+        """Tell the rest of a log that is left."""
+        if self._follower is not None:
+            self._follower.end()
+        self._follower = None
+
+
+def following(server: Logs, write: Write) -> AbstractContextManager[None]:
     """What a server writes into its log is passed on while the block runs, over its restarts."""
+    return following_all(lambda: {"": server}, write)
+
+
+@contextmanager
+def following_all(servers: Callable[[], Mapping[str, Logs]], write: Write) -> Iterator[None]:
+    """The same of several, who come and go; records tell whose they are, by `server`."""
     closing = threading.Event()
-    thread = threading.Thread(target=_follow, args=(server, write, closing), name="log")
+    thread = threading.Thread(target=_follow, args=(servers, write, closing), name="log")
     thread.start()
     try:
         yield
@@ -182,18 +215,26 @@ def following(server: Logs, write: Write) -> Iterator[None]:
         thread.join()
 
 
-def _follow(server: Logs, write: Write, closing: threading.Event) -> None:
-    """One file after another, each to its end."""
+def _follow(
+    servers: Callable[[], Mapping[str, Logs]], write: Write, closing: threading.Event
+) -> None:
+    kept: dict[Logs, _Kept] = {}
     last = False
     while not last:
-        log = server.log
-        if not log.path.exists():  # a server that is about to begin
-            last = closing.wait(POLL_S)
-            continue
-        follower = Follower(log, write)
-        while not last and server.log is log:
-            last = closing.is_set() if follower.look() else closing.wait(POLL_S)
-        follower.end()
+        last, now = closing.is_set(), servers()
+        for name, server in now.items():
+            if server not in kept:
+                kept[server] = _Kept(server, _naming(name, write))
+        for server in [one for one in kept if one not in now.values() and not one.alive]:
+            kept.pop(server).end()
+        if not any([one.look() for one in kept.values()]):
+            closing.wait(POLL_S)
+    for one in kept.values():
+        one.end()
+
+
+def _naming(name: str, write: Write) -> Write:
+    return (lambda record: write({**record, "server": name})) if name else write
 
 
 def _server(found: "re.Match[str] | None", line: str, now: datetime) -> Record:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.json_log import MOST_AGE, MOST_CHARACTERS, MOST_LINES, JsonLog, Reader, following
+from deploy.json_log import (
+    MOST_AGE,
+    MOST_CHARACTERS,
+    MOST_LINES,
+    JsonLog,
+    Reader,
+    following,
+    following_all,
+)
 from deploy.server_log import ServerLog
 from python_backends.bridge.log import log_failed_turn, log_fault
 from python_backends.errors import InvalidInput, Overloaded, StageFailed
@@ -142,6 +150,7 @@ def wait_for(so: Callable[[], object]) -> None:
 class Server:
     def __init__(self, path: Path) -> None:
         self.log = ServerLog(path)
+        self.alive = True
 
 
 def test_a_log_is_followed_over_a_restart_and_stages_objects_are_opened(tmp_path: Path) -> None:
@@ -170,6 +179,33 @@ def test_a_crashed_servers_last_words_are_told_without_a_lines_end(tmp_path: Pat
     assert [one["message"] for one in found] == ["x", "terminate called"]
 
 
+def test_several_servers_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
+    def server(name: str) -> Server:
+        path = tmp_path / f"{name}.log"
+        path.write_text(f'E0101 00:00:01.000001 7 a.cc:1] "{name}"\n')
+        return Server(path)
+
+    front, think = server("front"), server("think")
+    servers, found = {"front-1": front}, list[dict[str, object]]()
+    with following_all(lambda: dict(servers), found.append):
+        wait_for(lambda: len(found) == 1)
+        servers["think-1"] = think
+        wait_for(lambda: len(found) == 2)
+        del servers["think-1"]
+        with think.log.path.open("a") as file:
+            file.write("last words, while it is being stopped")
+        think.alive = False
+        wait_for(lambda: len(found) == 3)
+        servers["think-1"] = server("another")
+    told = [(one["server"], str(one["message"]).split(",")[0]) for one in found]
+    assert told == [
+        ("front-1", "front"),
+        ("think-1", "think"),
+        ("think-1", "last words"),
+        ("think-1", "another"),
+    ]
+
+
 def test_the_launcher_names_the_stage_that_its_watchdog_tells_of() -> None:
     lines: list[str] = []
     log = JsonLog(lines.append)
@@ -178,3 +214,5 @@ def test_the_launcher_names_the_stage_that_its_watchdog_tells_of() -> None:
     progress, lost = map(json.loads, lines)
     assert (progress["level"], progress["process"]) == ("info", "launcher")
     assert (lost["level"], lost["stage"], lost["event"]) == ("warning", "think", "lost")
+    log.told("down", "its process has ended", server="think-1")
+    assert (json.loads(lines[-1])["level"], json.loads(lines[-1])["server"]) == ("error", "think-1")

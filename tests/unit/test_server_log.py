@@ -36,6 +36,7 @@ os.write(1, b'nd"')
 class Server:
     def __init__(self, path: Path) -> None:
         self.log = ServerLog(path)
+        self.alive = True
 
 
 def until(so: Callable[[], object]) -> None:
