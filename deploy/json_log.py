@@ -227,7 +227,8 @@ def _follow(
                 kept[server] = _Kept(server, _naming(name, write))
         for server in [one for one in kept if one not in now.values() and not one.alive]:
             kept.pop(server).end()
-        if not any([one.look() for one in kept.values()]):
+        busy = [one.look() for one in kept.values()]
+        if not any(busy):
             closing.wait(POLL_S)
     for one in kept.values():
         one.end()
