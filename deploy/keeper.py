@@ -27,7 +27,8 @@ MOST_BACK_OFF_S: Final = 30.0
 
 
 class Keeper:
-    """Two threads from `watch` to `leave`: one looks after the server, one after its stages.
+    """Three threads from `watch` to `leave`: one looks after the server, one after its stages, one
+    after the length of its log.
 
     The server itself may end by a stage's death: a process that is killed while it holds a lock of
     shared memory lets whoever locks it next throw, and the server (2.51) does not catch that.
@@ -72,7 +73,7 @@ class Keeper:
         """Begin to look after a server that is started; what dies from now on is brought back."""
         self.phase = "ready"
         known = threading.Event()
-        for task in (self._watch, lambda: self._watch_stubs(known)):
+        for task in (self._watch, lambda: self._watch_stubs(known), self._bound_log):
             thread = threading.Thread(
                 target=self._for_ever, args=[task], name="keeper", daemon=True
             )
@@ -190,6 +191,12 @@ class Keeper:
                 watchdog.wait(STUB_TICK_S)
                 if self._closing.is_set():
                     return
+
+    def _bound_log(self) -> None:
+        """Not while it starts: what it has told since then is asked for."""
+        while not self._closing.wait(TICK_S):
+            if self.phase == "ready":
+                self.server.log.bound()
 
 
 @contextmanager

@@ -13,9 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy.processes import end_leftovers, start_time
+from deploy.server_log import earlier
 
 RECORD = "owner.json"
 LOGS_KEPT = 20
+LOGS_BYTES = 256 << 20
+"""Of servers that have ended, all together."""
+
 UNBORN_S = 60.0
 """A run directory without a record is being made, unless it is older than this."""
 
@@ -71,12 +75,19 @@ def alive(out: Path) -> list[tuple[Path, str]]:
 
 
 def new_log(out: Path, name: str) -> Path:
-    """A path for a server's log, kept after the run; only the newest LOGS_KEPT stay."""
+    """A path for a server's log, kept after the run. Of servers that have ended only the newest
+    logs stay: with it LOGS_KEPT, and LOGS_BYTES."""
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    kept = sorted(logs.glob("server-*.log"), key=_changed_at)
-    for path in kept[: -LOGS_KEPT + 1]:
-        path.unlink(missing_ok=True)
+    running = tuple(f"-{folder.name}.log" for folder, _ in alive(out))
+    ended = [path for path in logs.glob("server-*.log") if not path.name.endswith(running)]
+    size = 0
+    for number, path in enumerate(sorted(ended, key=_changed_at, reverse=True), 1):
+        both = path, earlier(path)
+        size += sum(map(_size, both))
+        if number >= LOGS_KEPT or size > LOGS_BYTES:
+            for one in both:
+                one.unlink(missing_ok=True)
     return logs / f"server-{time.strftime('%Y%m%d-%H%M%S')}-{name}.log"
 
 
@@ -86,6 +97,13 @@ def _changed_at(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _owner(folder: Path) -> Owner | None:

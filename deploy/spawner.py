@@ -19,10 +19,11 @@ Start = Callable[[], "subprocess.Popen[bytes]"]
 def spawn(
     command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> "subprocess.Popen[bytes]":
-    """The command in a session of its own: Ctrl-C at the terminal reaches only us."""
+    """The command in a session of its own: Ctrl-C at the terminal reaches only us. It appends to
+    the log, so that this may be cut while it runs."""
 
     def start() -> "subprocess.Popen[bytes]":
-        with log.open("wb") as kept:
+        with log.open("ab") as kept:
             return subprocess.Popen(
                 command,
                 env=dict(environment),

@@ -49,13 +49,7 @@ class Json:
 
     def ready(self, server: Server) -> None:
         """See Text."""
-        addresses = {
-            "grpc": server.grpc_address,
-            "http": server.http_address,
-            "metrics": server.metrics_address,
-        }
-        told = ", ".join(f"{name} {address}" for name, address in addresses.items())
-        self._log.told("serving", f"{told}; {len(server.models)} models")
+        self._log.told("serving", f"{addresses(server)}; {len(server.models)} models")
 
     def beside(self, server: Server) -> AbstractContextManager[None]:
         """See Text."""
@@ -64,6 +58,16 @@ class Json:
     def told(self, kind: str, what: str) -> None:
         """See Text."""
         self._log.told(kind, what)
+
+
+def addresses(server: Server) -> str:
+    """On one line."""
+    found = {
+        "grpc": server.grpc_address,
+        "http": server.http_address,
+        "metrics": server.metrics_address,
+    }
+    return ", ".join(f"{name} {address}" for name, address in found.items())
 
 
 def telling(options: argparse.Namespace, ready: Callable[[Server], str]) -> Text | Json:

@@ -23,7 +23,7 @@ from deploy.cluster.control import Control
 from deploy.cluster.events import Event
 from deploy.cluster.files import ClusterState, state_path
 from deploy.cluster.member import Member
-from deploy.cluster.roster import Progress, Roster
+from deploy.cluster.roster import Hear, Progress, Roster
 from deploy.cluster.scaling import DRAIN_TIMEOUT_S, Scaling
 from deploy.errors import DeployError, ServerFailed
 from deploy.launcher import Server
@@ -45,7 +45,8 @@ class Cluster:
     """A deployment, from `start` to `stop`. A context manager.
 
     `models` are served to callers in place of the plan's; `only` some servers are started here, the
-    others run on other machines. What happens is kept in `events` and told to `progress`.
+    others run on other machines. What happens is kept in `events` and told to `hear`, or else to
+    `progress`.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class Cluster:
         only: Collection[str] | None = None,
         out: Path = OUT,
         progress: Progress | None = None,
+        hear: Hear | None = None,
     ) -> None:
         self.plan = plan if models is None else plan.model_copy(update={"models": list(models)})
         self.name = plan.name if only is None else f"{plan.name}@{'+'.join(sorted(only))}"
         self._only = only
         self._out = out
         self._progress: Progress = progress or (lambda line: None)
-        self._roster = Roster(self.plan, self.name, out, self._progress)
+        self._roster = Roster(self.plan, self.name, out, self._progress, hear)
         self._starts = threading.Semaphore(AT_ONCE)
         self._run: tuple[Path, str] | None = None
         self._control: Control | None = None

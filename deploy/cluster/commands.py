@@ -16,11 +16,13 @@ from deploy.cluster.cluster import Cluster
 from deploy.cluster.control import order
 from deploy.cluster.files import ClusterState, ServerState, state_path
 from deploy.cluster.tables import Look, plan_table, status_table
+from deploy.cluster.told import telling
 from deploy.errors import DeployError, PlanError, ServerFailed
 from deploy.plan import Plan, PortsPlan, find
 from deploy.plan_check import Machine, reasons
 from deploy.progress import Line
 from deploy.readiness import probing
+from deploy.telling import add_log_format, environment
 from python_backends.access import Access
 
 DOWN_TIMEOUT_S = 60.0
@@ -42,6 +44,7 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
                 "help": "of the front",
             }
             parser.add_argument("--ports", type=int, **ports)
+            add_log_format(parser)
     parser = commands.add_parser("scale", help=scale.__doc__)
     parser.set_defaults(action=scale)
     parser.add_argument("target", type=_target, metavar="STAGE=N", help="or SERVER=N")
@@ -66,12 +69,17 @@ def up(options: argparse.Namespace) -> int:
     chosen = Plan.read(find(options.file))
     if options.ports:
         chosen = _with_front_ports(chosen, *options.ports)
+    os.environ.update(environment(options))  # of all its servers
+    says = telling(options, _address_book)
+    cluster = Cluster(
+        chosen, only=options.only, out=options.out, progress=says.progress, hear=says.hear
+    )
     try:
-        with Cluster(chosen, only=options.only, out=options.out, progress=Line()) as cluster:
-            print(_address_book(cluster, options), flush=True)
+        with says.beside(cluster), cluster:
+            says.ready(cluster)
             cluster.wait()
     except KeyboardInterrupt:
-        print("\nstopped")
+        says.stopped()
     return 0
 
 
@@ -156,7 +164,7 @@ def _with_front_ports(plan: Plan, http: int, grpc: int, metrics: int) -> Plan:
     return plan.model_copy(update={"servers": {**plan.servers, plan.front: front}})
 
 
-def _address_book(cluster: Cluster, options: argparse.Namespace) -> str:
+def _address_book(cluster: Cluster) -> str:
     lines = [
         f"{one.name:12} {one.grpc:22} {', '.join(one.stages)}" for one in cluster.state.servers
     ]

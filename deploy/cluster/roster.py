@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,17 +14,23 @@ from deploy.plan import Plan
 from deploy.processes import start_time
 
 Progress = Callable[[str], None]
+Hear = Callable[[Event], None]
 
 
 class Roster:
-    """The members of a cluster; every change is published. Used by many threads."""
+    """The members of a cluster; every change is published. Used by many threads. `hear`, where it
+    is given, is told of events in place of `progress`."""
 
-    def __init__(self, plan: Plan, name: str, out: Path, progress: Progress) -> None:
+    def __init__(
+        self, plan: Plan, name: str, out: Path, progress: Progress, hear: Hear | None = None
+    ) -> None:
         self.events: list[Event] = []
         self.lock = threading.RLock()
         self._plan = plan
         self._state_file = state_path(out, name)
-        self._listeners = [progress]
+        self._progress = progress
+        self._hear = hear or (lambda event: progress(f"{event.server}: {event.what}"))
+        self._orders: list[Progress] = []
         self._members: dict[str, Member] = {}
         self._elsewhere: tuple[ServerState, ...] = ()
         self._apart: frozenset[str] = frozenset()
@@ -85,14 +91,17 @@ class Roster:
     def tell(self, member: Member, kind: Kind, what: str) -> None:
         """Something happened to a member."""
         name = member.replica.name
+        event = Event(name, kind, what)
         with self.lock:
-            self.events.append(Event(name, kind, what))
+            self.events.append(event)
             try:
                 self.publish()
             except OSError as fault:  # a full disk must not end the supervision
                 self._say(f"{name}: the placement could not be published: {fault}")
         if kind != "ready":  # its server has said so
-            self._say(f"{name}: {what}")
+            with suppress(OSError):
+                self._hear(event)
+            _pass_on(f"{name}: {what}", self._orders)
 
     def progress_of(self, name: str) -> Progress:
         """Where a member's server says how far its start is."""
@@ -101,16 +110,14 @@ class Roster:
     @contextmanager
     def heard_by(self, listener: Progress) -> Iterator[None]:
         """One more who is told what happens, inside the block."""
-        self._listeners.append(listener)
+        self._orders.append(listener)
         try:
             yield
         finally:
-            self._listeners.remove(listener)
+            self._orders.remove(listener)
 
     def _say(self, line: str) -> None:
-        for listener in list(self._listeners):
-            with suppress(OSError):  # a terminal that is gone must not end the supervision
-                listener(line)
+        _pass_on(line, [self._progress, *self._orders])
 
     def publish(self) -> None:
         """Bring both files up to date."""
@@ -135,3 +142,9 @@ class Roster:
             control=str(self._control or ""),
             servers=(*(member.state for member in self.members), *self._elsewhere),
         )
+
+
+def _pass_on(line: str, listeners: Sequence[Progress]) -> None:
+    for listener in list(listeners):
+        with suppress(OSError):  # a terminal that is gone must not end the supervision
+            listener(line)

@@ -10,6 +10,8 @@ EXPORTED: Final = "exported"
 
 UNSAMPLED: Final = "00"
 KNOWN: Final = ("stage", "turn", "piece", "what", "start_ns", "end_ns")
+MOST_NS: Final = 1 << 62
+"""No clock is so far: OTLP has 64 bits for unix time."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,18 @@ def entries(events: Iterable[bytes]) -> list[Entry]:
             told = json.loads(raw)
             more = {key: value for key, value in told.items() if key not in KNOWN}
             piece, start_ns, end_ns = (int(told[key]) for key in ("piece", "start_ns", "end_ns"))
+            if not all(0 <= at < MOST_NS for at in (start_ns, end_ns)):
+                continue
             found.append(
                 Entry(str(told["stage"]), str(told["what"]), piece, start_ns, end_ns, more)
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (
+            ArithmeticError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):
             continue
     return found

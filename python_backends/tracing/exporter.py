@@ -70,7 +70,7 @@ class Exporter:
         while (first := self._waiting.get()) is not None:
             batch, ends = self._gathered(first)
             offset_ns = unix_offset_ns()
-            spans = [span for turn in batch for span in to_spans(turn, offset_ns)]
+            spans = [span for turn in batch for span in self._spans(turn, offset_ns)]
             self._count(len(spans), "sent" if self._was_taken(spans) else "dropped")
             if ends:
                 return
@@ -87,6 +87,14 @@ class Exporter:
                 return batch, True
             batch.append(turn)
         return batch, False
+
+    def _spans(self, turn: DoorTurn, offset_ns: int) -> list[ReadableSpan]:
+        """None of a turn that cannot be told: it must not end the thread."""
+        try:
+            return to_spans(turn, offset_ns)
+        except Exception:
+            self._count(1 + len(turn.events), "dropped")
+            return []
 
     def _was_taken(self, spans: Sequence[ReadableSpan]) -> bool:
         try:

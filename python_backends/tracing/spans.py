@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from python_backends.tracing.ids import derived_id
 
 Attributes = dict[str, str | bool | int | float]
+MOST_INT: Final = 1 << 63
 SCOPE: Final = InstrumentationScope("tristage")
 
 
@@ -60,13 +61,16 @@ def flags(text: str) -> TraceFlags:
 
 
 def _child(span: StageSpan, span_id: int, parent: SpanContext, shift_ns: int) -> ReadableSpan:
-    told = {"stage": span.stage, "what": span.what, "piece": span.piece, **span.more}
+    stage = _text(span.stage)
+    told = {"stage": stage, "what": span.what, "piece": span.piece, **span.more}
     return ReadableSpan(
-        f"{span.stage} {span.what}",
+        _text(f"{stage} {span.what}"),
         context=SpanContext(parent.trace_id, span_id, False, parent.trace_flags),
         parent=parent,
-        resource=resource(span.stage),
-        attributes={name: _plain(value) for name, value in told.items() if value is not None},
+        resource=resource(stage),
+        attributes={
+            _text(name): _plain(value) for name, value in told.items() if value is not None
+        },
         start_time=span.start_ns + shift_ns,
         end_time=span.end_ns + shift_ns,
         instrumentation_scope=SCOPE,
@@ -97,4 +101,18 @@ def _identity(span: StageSpan) -> tuple[int, int, str, str, int, str]:
 
 
 def _plain(value: Any) -> str | bool | int | float:
-    return value if isinstance(value, str | bool | int | float) else json.dumps(value, default=str)
+    """What OTLP can hold: one span that cannot be written down would cost all of its batch."""
+    match value:
+        case str():
+            return _text(value)
+        case bool() | float():
+            return value
+        case int() if -MOST_INT <= value < MOST_INT:
+            return value
+        case _:
+            return json.dumps(value, default=str)
+
+
+def _text(value: str) -> str:
+    """Half a pair of UTF-16, which JSON lets through, is no text."""
+    return value.encode(errors="replace").decode()

@@ -1,5 +1,6 @@
 """A deployment of emulated stages, supervised and told from the command line."""
 
+import json
 import os
 import signal
 import subprocess
@@ -74,7 +75,7 @@ def test_the_command_line_starts_scales_and_ends_a_deployment(emulated: Path) ->
         return f"{done.returncode} {done.stdout}{done.stderr}"
 
     with (out / "up.log").open("wb") as log:
-        up = subprocess.Popen([*deploy, "up", plan], stdout=log, stderr=log)
+        up = subprocess.Popen([*deploy, "up", "--log-format", "json", plan], stdout=log)
     try:
         state = state_path(out, PLAN)
         until(lambda: state.exists() and "listen-1 (front)  ready" in told("status"))
@@ -91,3 +92,9 @@ def test_the_command_line_starts_scales_and_ends_a_deployment(emulated: Path) ->
     finally:
         up.kill()
         up.wait()
+    records = [json.loads(line) for line in (out / "up.log").read_text().splitlines()]
+    assert {"listen-1", "think-1", "think-2"} <= {one.get("server") for one in records}
+    assert {"progress", "serving", "added", "removed", "stopped"} <= {
+        one.get("event") for one in records if one["process"] == "launcher"
+    }
+    assert "tritonserver" in {one["process"] for one in records}

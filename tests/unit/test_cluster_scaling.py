@@ -10,6 +10,8 @@ import pytest
 
 from deploy import keeper
 from deploy.cluster import drain, scaling
+from deploy.cluster.events import Event
+from deploy.cluster.roster import Roster
 from deploy.errors import PlanError, ServerFailed
 from deploy.settings import Ports, Settings
 from tests.unit.cluster_world import StandServer, World
@@ -228,6 +230,21 @@ def test_a_draining_server_that_ends_is_not_started_again(world: World) -> None:
     world.scaling.remove("think-2", 5.0)
     assert "restart" not in server.told
     assert "think-2" not in world.names
+
+
+def test_who_hears_events_hears_them_in_place_of_progress_but_orders_hear_both(
+    world: World,
+) -> None:
+    heard: list[Event] = []
+    said: list[str] = []
+    ordered: list[str] = []
+    roster = Roster(world.plan, "other", world.out, said.append, heard.append)
+    with roster.heard_by(ordered.append):
+        roster.tell(world.member("think-1"), "lost", "its process has ended")
+        roster.progress_of("think-1")("loading models")
+    assert [(one.server, one.kind) for one in heard] == [("think-1", "lost")]
+    assert said == ["think-1: loading models"]
+    assert ordered == ["think-1: its process has ended", "think-1: loading models"]
 
 
 def test_a_closed_cluster_takes_nobody_in(world: World) -> None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanKind
@@ -80,6 +81,8 @@ def test_a_turn_without_a_trace_gets_one_and_a_failed_one_says_why() -> None:
 
 def test_entries_that_are_no_spans_are_left_out() -> None:
     broken = [b"", b"[]", b"null", b"{}", b'{"stage": "x"}', b"\xff", b"1"]
+    endless = entry().replace(b'"start_ns": 10', b'"start_ns": 1e999')
+    broken += [endless, entry(piece=float("nan"))]
     assert [one.stage for one in entries([*broken, entry()])] == ["think"]
 
 
@@ -106,6 +109,30 @@ def test_a_collector_that_hangs_holds_nobody_and_what_is_too_much_is_dropped_and
     exporter.close()
     assert counted(tally) == {"sent": 3 * (WAITING + 1)}
     assert max(map(len, collector.batches)) == 3 * BATCH
+
+
+def test_a_turn_that_cannot_be_told_is_dropped_and_counted_and_the_next_one_is_sent() -> None:
+    tally, collector = Tally(), Collector()
+    collector.open.set()
+    exporter = Exporter("http://nowhere", tally, collector)
+    exporter.offer(turn(1, traceparent="00-no-trace-01"))
+    exporter.offer(turn(2))
+    exporter.close()
+    assert counted(tally) == {"sent": 3, "dropped": 3}
+
+
+def test_whatever_a_stage_tells_can_be_written_down() -> None:
+    """One that cannot would cost every turn of its batch."""
+    odd = [
+        entry(start_ns=10**30),
+        entry(start_ns=-1),
+        entry(huge=10**30, half="\ud800", nested={"x": ["\ud800", 10**30]}),
+        entry("\ud800", "\ud800", piece=10**30),
+        entry(**{"\ud800": 1.5}),
+    ]
+    spans = to_spans(turn(events=tuple(odd)), 1_800_000_000 * 10**9)
+    assert len(spans) == 1 + 3
+    assert encode_spans(spans).SerializePartialToString()
 
 
 def test_a_turn_that_its_caller_does_not_sample_is_not_sent() -> None:
