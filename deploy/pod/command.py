@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from deploy.cluster.drain import Drain
-from deploy.figures import open_requests, read_metrics
 from deploy.keeper import Keeper, keeping
 from deploy.launcher import Server
 from deploy.plan import Plan, find
@@ -105,14 +104,15 @@ def _serve(keeper: Keeper, health: Health, says: Text | Json, options: argparse.
 
 def drain(server: Server, settle_s: float, timeout_s: float) -> bool:
     """Have doors take no more turns, let those that are open end, and wait until no proxy sends any
-    more; whether all of them have ended in time."""
+    more; whether all of them have ended in time. A look at its figures that fails is no end."""
     began = time.monotonic()
     deadline = began + settle_s + timeout_s
     if server.doors:
         server.drain(timeout_s)
     drained = Drain(began, settle_s=settle_s, looks=round(QUIET_S / LOOK_EVERY_S))
-    while time.monotonic() < deadline:
-        count = sum(open_requests(read_metrics(server.metrics_address)).values())
+    while server.alive and time.monotonic() < deadline:
+        told = server.open_requests()
+        count = None if told is None else sum(told.values())
         if drained.is_over(time.monotonic(), count):
             return True
         time.sleep(LOOK_EVERY_S)
