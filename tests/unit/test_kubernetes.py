@@ -10,14 +10,16 @@ import pytest
 import yaml
 
 from deploy.__main__ import main
+from deploy.budget import refuse_over
 from deploy.errors import PlanError
 from deploy.kubernetes.around import BUSY, WAITED
 from deploy.kubernetes.command import write
-from deploy.kubernetes.groups import Group, groups
+from deploy.kubernetes.groups import MIB, Group, groups
 from deploy.kubernetes.options import USER, Options
 from deploy.plan import PLANS, Plan
 from deploy.pod.command import SETTLE_S
 from deploy.pod.placing import read
+from deploy.repositories import with_proxies
 from python_backends.remote_stage.resolved import VARIABLE, named_stages
 from tests.manifests import Manifest, faults, linted, rendered
 
@@ -268,6 +270,26 @@ def test_memory_is_what_models_declare_and_more_for_what_is_around_them() -> Non
     assert all(64 <= group.shm_mib < group.memory_mib for group in [whole, *parts.values()])
     assert parts["think"].callers == ("front",)
     assert parts["front"].calls == ("listen", "think", "speak")
+
+
+LESS = """
+front: front
+servers: {front: {}, think: {stages: [think]}, listen: {stages: [encode, asr_decode]}}
+stages: {think: {bytes: 700MiB}, encode: {bytes: 16GiB}}
+"""
+
+
+def test_a_pod_may_take_what_its_models_declare_whatever_less_the_plan_says(tmp_path: Path) -> None:
+    """The launcher in the pod refuses to start with less."""
+    plan = planned(LESS, tmp_path)
+    models = read(plan)
+    for group in groups(plan, models):
+        seen = with_proxies(models, group.view.proxies, {})
+        refuse_over(group.memory_mib * MIB, group.view.loads, seen)
+        if group.server == "listen":
+            assert group.memory_mib > 16 * 1024
+    less, said = found("stages-apart")["think"], groups(plan, models)[1]
+    assert (said.server, said.memory_mib) == ("think", less.memory_mib)
 
 
 THINK = "front: front\nservers: {front: {}, think: {stages: [think]%s}}\n"
