@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -15,6 +16,7 @@ from deploy.plan import Plan, find
 from deploy.pod.health import Health
 from deploy.pod.placing import HEALTH_PORT, PORTS, Place, settings_of
 from deploy.pod.probes import answering, asking
+from deploy.pod.secret import TRUSTED, kept
 from deploy.processes import ANY
 from deploy.settings import Ports
 from deploy.telling import Json, Text, add_log_format, environment, telling
@@ -53,7 +55,11 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
     )
     parser.add_argument("--health-port", type=int, default=HEALTH_PORT, help="of probes")
     add_log_format(parser)
-    parser.add_argument("--tls", type=Path, help="folder with tls.crt, tls.key and perhaps ca.crt")
+    parser.add_argument(
+        "--tls",
+        type=Path,
+        help="folder with tls.crt, tls.key and, as the plan says, callers.crt",
+    )
     parser.add_argument(
         "--settle-s", type=float, default=SETTLE_S, help="till no proxy comes any more (8)"
     )
@@ -66,13 +72,19 @@ def pod(options: argparse.Namespace) -> int:
     """Serve until SIGTERM, which lets open turns end first; 1 when the server has ended by itself
     and cannot be started again."""
     signal.signal(signal.SIGTERM, _terminate)
-    place = Place(options.host, Ports(*options.ports), options.tls)
+    with kept(options.tls) if options.tls else nullcontext() as tls:
+        return _pod(options, Place(options.host, Ports(*options.ports), tls))
+
+
+def _pod(options: argparse.Namespace, place: Place) -> int:
     plan = Plan.read(find(options.file))
     settings = settings_of(plan, options.group, place, options.out, os.environ)
     told = {**settings.environment, **environment(options)}
     says = telling(options, lambda server: f"{options.group}: {server.grpc_address}")
     health = Health()
     server = Server(replace(settings, environment=told), says.progress)
+    if place.tls is not None:
+        server.access = replace(server.access, root=str(place.tls / TRUSTED))
     try:
         with says.beside(server), answering(health, options.host, options.health_port):
             server.start(rehearse=not settings.proxies)  # others may not have started yet

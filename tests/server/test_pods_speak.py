@@ -9,7 +9,8 @@ import pytest
 
 from deploy.kubernetes.groups import groups
 from deploy.plan import Plan, find
-from deploy.pod.placing import CERTIFICATE, KEY, read
+from deploy.pod.placing import read
+from deploy.pod.secret import CERTIFICATE, KEY
 from loadtest.operate.pods import FRONT, running
 from python_backends.remote_stage.resolved import named_stages
 from tests.certificates import self_signed

@@ -104,6 +104,7 @@ def draining(story: Story, *doors: str) -> Iterator[Draining]:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "DRAIN_POLL_S", 0.01)
     monkeypatch.setattr(command, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(command, "QUIET_S", 0.05)
 
 
 @pytest.mark.parametrize("trouble", [LOST, TORN])

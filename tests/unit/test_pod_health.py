@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.errors import PlanError
+from deploy.errors import PlanError, TlsUnfit
 from deploy.plan import PLANS, Plan
 from deploy.pod.health import DEAD_S, LIVE, READY, SILENT_S, STARTED, Health
 from deploy.pod.placing import NO_HTTP, Place, settings_of
 from deploy.pod.probes import answering
 from deploy.processes import LOCALHOST, free_ports
 from deploy.settings import Ports
+from deploy.tls import Tls
 from python_backends.remote_stage.resolved import VARIABLE
 
 
@@ -108,11 +109,48 @@ def test_a_pod_that_could_not_serve_is_refused(
         settings_of(plan, group, Place(), tmp_path, environment)
 
 
-def test_certificates_are_those_of_the_secret(tmp_path: Path) -> None:
-    for name in ("tls.crt", "tls.key"):
-        (tmp_path / name).touch()
-    plan = Plan.read(PLANS / "three-servers.yaml")
-    place = Place(tls=tmp_path)
-    found = settings_of(plan, "think", place, tmp_path, {}).tls
+SECURE = """
+front: front
+servers: {front: {}, think: {stages: [think]}}
+tls: {certificate: server.pem, key: server.key%s}
+"""
+
+
+def tls_of(folder: Path, *, callers: bool, files: tuple[str, ...]) -> Tls:
+    """As a pod of a plan, that asks callers for certificates or not, has it with these files."""
+    plan = folder / "plan.yaml"
+    plan.write_text(SECURE % (", callers: callers.pem" if callers else ""))
+    for name in files:
+        (folder / name).touch()
+    found = settings_of(Plan.read(plan), "think", Place(tls=folder), folder, {}).tls
     assert found is not None
-    assert (found.certificate, found.callers) == (tmp_path / "tls.crt", None)
+    return found
+
+
+PAIR = ("tls.crt", "tls.key")
+
+
+def test_certificates_are_those_of_the_secret(tmp_path: Path) -> None:
+    found = tls_of(tmp_path, callers=False, files=PAIR)
+    assert found == Tls(tmp_path / "tls.crt", tmp_path / "tls.key", None)
+
+
+def test_the_plan_says_whether_callers_need_certificates_and_no_file_does(tmp_path: Path) -> None:
+    every = (*PAIR, "ca.crt", "callers.crt")
+    assert tls_of(tmp_path, callers=False, files=every).callers is None
+    assert tls_of(tmp_path, callers=True, files=every).callers == tmp_path / "callers.crt"
+
+
+@pytest.mark.parametrize("files", [PAIR, (*PAIR, "ca.crt")])
+def test_a_plan_with_callers_lets_nobody_in_where_they_are_missing(
+    files: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(TlsUnfit, match=r"callers\.crt.*tls\.callers"):
+        tls_of(tmp_path, callers=True, files=files)
+
+
+def test_a_plan_with_certificates_is_not_served_in_plaintext(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(SECURE % "")
+    with pytest.raises(TlsUnfit, match="--tls"):
+        settings_of(Plan.read(plan), "think", Place(), tmp_path, {})
