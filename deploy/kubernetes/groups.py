@@ -11,6 +11,7 @@ from deploy.errors import PlanError
 from deploy.plan import Plan
 from deploy.pod.placing import PORTS, podded
 from deploy.processes import LOCALHOST
+from deploy.proxies import has_control
 from deploy.settings import REPOSITORIES
 from deploy.views import Models, View, belonging, homes, views
 from python_backends.remote_stage.resolved import SERVER_VARIABLE, VARIABLE
@@ -55,6 +56,8 @@ class Group:
     cores: int
     gpus: int
     has_tls: bool
+    is_scaled: bool
+    """One of its stages tells what replicas are counted by."""
 
     @property
     def name(self) -> str:
@@ -100,6 +103,7 @@ def _group(
         cores=len(device.cores) if device and device.cores else 1,
         gpus=0 if device is None or device.gpu is None else 1,
         has_tls=plan.tls is not None,
+        is_scaled=server != plan.front and any(has_control(models[one].config) for one in view.own),
     )
 
 

@@ -13,7 +13,7 @@ from deploy.cluster.drain import Drain
 from deploy.keeper import Keeper, keeping
 from deploy.launcher import Server
 from deploy.plan import Plan, find
-from deploy.pod.health import Health
+from deploy.pod.health import START_S, Health
 from deploy.pod.placing import HEALTH_PORT, PORTS, Place, settings_of
 from deploy.pod.probes import answering, asking
 from deploy.pod.secret import TRUSTED, kept
@@ -61,6 +61,9 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
         help="folder with tls.crt, tls.key and, as the plan says, callers.crt",
     )
     parser.add_argument(
+        "--start-s", type=float, default=START_S, help="what it may take to start, and again (300)"
+    )
+    parser.add_argument(
         "--settle-s", type=float, default=SETTLE_S, help="till no proxy comes any more (8)"
     )
     parser.add_argument(
@@ -81,8 +84,9 @@ def _pod(options: argparse.Namespace, place: Place) -> int:
     settings = settings_of(plan, options.group, place, options.out, os.environ)
     told = {**settings.environment, **environment(options)}
     says = telling(options, lambda server: f"{options.group}: {server.grpc_address}")
-    health = Health()
-    server = Server(replace(settings, environment=told), says.progress)
+    health = Health(options.start_s)
+    settings = replace(settings, environment=told, start_timeout_s=options.start_s)
+    server = Server(settings, says.progress)
     if place.tls is not None:
         server.access = replace(server.access, root=str(place.tls / TRUSTED))
     try:
