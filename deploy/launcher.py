@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Self
 
@@ -148,21 +149,36 @@ class Server:
 
     def drain(self, timeout_s: float) -> bool:
         """Have no more turns and calls taken, and wait for those that are there; whether all have
-        ended in time. ServerFailed when it cannot be told."""
-        doors = self.doors
-        with probing(self.grpc_address, self.access) as probe:
-            for door in doors:
-                probe.ask(
-                    control_request(self._known[door].config, {"drain": True}), DRAIN_TIMEOUT_S
-                )
+        ended in time. What does not answer meanwhile is asked again: doors, and figures. A server
+        that has ended is waited for no longer."""
+        doors, untold = self.doors, set(self.doors)
         deadline = time.monotonic() + timeout_s
-        while True:
-            still = open_requests(read_metrics(self.metrics_address))
-            if not any(still.get(door) for door in doors):
-                return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(DRAIN_POLL_S)
+        with probing(self.grpc_address, self.access) as probe:
+            while self.alive and time.monotonic() < deadline:
+                untold = {door for door in untold if not self._closes(door, probe, deadline)}
+                still = None if untold else self.open_requests()
+                if still is not None and not any(still.get(door) for door in doors):
+                    return True
+                time.sleep(DRAIN_POLL_S)
+        return False
+
+    def _closes(self, door: str, probe: Probe, deadline: float) -> bool:
+        """A door has been told to take nothing more, and has answered."""
+        order = control_request(self._known[door].config, {"drain": True})
+        left_s = max(0.0, deadline - time.monotonic())
+        try:
+            probe.ask(order, min(DRAIN_TIMEOUT_S, left_s))
+        except ServerFailed:
+            return False
+        return True
+
+    def open_requests(self) -> dict[str, int] | None:
+        """Stage -> requests that it has not answered to the end; None when it cannot be told now,
+        as of a server that is too busy."""
+        try:
+            return open_requests(read_metrics(self.metrics_address))
+        except (ServerFailed, HTTPException):
+            return None
 
     def stop(self) -> int | None:
         """End the server and everything of it; its exit code, None when it was not running.

@@ -17,9 +17,11 @@ class Drain:
         self._empty_looks = 0
         self.open_requests = 0
 
-    def is_over(self, now: float, open_requests: int) -> bool:
-        """Told what is open at each look: nothing at several in a row, and not too soon."""
-        self.open_requests = open_requests
-        settled = now - self._began_at >= self._settle_s
-        self._empty_looks = self._empty_looks + 1 if settled and not open_requests else 0
+    def is_over(self, now: float, open_requests: int | None) -> bool:
+        """Told what is open at each look: nothing at several in a row, and not too soon. None: the
+        look has failed, and nothing is known."""
+        if open_requests is not None:
+            self.open_requests = open_requests
+        is_empty = now - self._began_at >= self._settle_s and open_requests == 0
+        self._empty_looks = self._empty_looks + 1 if is_empty else 0
         return self._empty_looks >= self._looks

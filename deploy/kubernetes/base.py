@@ -11,6 +11,7 @@ from deploy.kubernetes.options import Options
 from deploy.kubernetes.pods import PLAN_FILE, PLAN_MAP, Manifest, deployment
 
 BASE, OVERLAY = "base", "overlay"
+NAMESPACE_FILE: Final = "namespace.yaml"
 RULES: Final = "prometheus-adapter-rules.yaml"
 KUSTOMIZATION: Final = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 MADE: Final = "# Made by `python -m deploy kubernetes`: changes belong into the overlay.\n"
@@ -44,12 +45,12 @@ def overlay(groups: Sequence[Group], options: Options) -> dict[str, str]:
     kustomization = {
         **KUSTOMIZATION,
         "namespace": APP,
-        "resources": ["namespace.yaml", f"../{BASE}"],
+        "resources": [NAMESPACE_FILE, f"../{BASE}"],
         "images": [{"name": image, "newName": f"registry.example.org/{image}", "newTag": tag}],
-        "patches": [_replicas(group, options) for group in groups if not group.is_front],
+        "patches": [_replicas(group, options) for group in groups if group.is_scaled],
     }
     found: dict[str, Manifest] = {
-        "namespace.yaml": namespace,
+        NAMESPACE_FILE: namespace,
         "kustomization.yaml": kustomization,
     }
     return {f"{OVERLAY}/{name}": YOURS + _yaml(one) for name, one in found.items()}
@@ -76,7 +77,7 @@ def _resources(groups: Sequence[Group], options: Options) -> Iterator[tuple[str,
         }
         if group.is_front:
             made["service-callers"] = around.front_service(group)
-        else:
+        if group.is_scaled:
             made["horizontalpodautoscaler"] = around.autoscaler(group, options)
         for kind, manifest in made.items():
             yield f"{group.name}-{kind}.yaml", manifest

@@ -1,14 +1,17 @@
 """`python -m deploy kubernetes [FILE] --out DIR`: manifests of a plan."""
 
 import argparse
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from deploy.kubernetes.base import OVERLAY, base, overlay
-from deploy.kubernetes.groups import groups
+from deploy.kubernetes.base import NAMESPACE_FILE, OVERLAY, base, overlay
+from deploy.kubernetes.groups import APP, Group, groups
 from deploy.kubernetes.options import Options
+from deploy.kubernetes.pods import ADMIN_KEY, ADMIN_SECRET, TLS_SECRET
 from deploy.plan import Plan, find
 from deploy.pod.placing import read
+from deploy.pod.secret import CALLERS, CERTIFICATE, KEY
 
 DEFAULT = Options()
 
@@ -29,6 +32,12 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
     )
     parser.add_argument("--prometheus-namespace", default=DEFAULT.prometheus_namespace)
     parser.add_argument("--drain-s", type=int, default=DEFAULT.drain_s)
+    parser.add_argument(
+        "--start-s",
+        type=int,
+        default=DEFAULT.start_s,
+        help="what a server may take to start: more for larger weights (%(default)s)",
+    )
 
 
 def kubernetes(options: argparse.Namespace) -> int:
@@ -40,15 +49,40 @@ def kubernetes(options: argparse.Namespace) -> int:
         queue_target_ms=options.queue_target_ms,
         prometheus_namespace=options.prometheus_namespace,
         drain_s=options.drain_s,
+        start_s=options.start_s,
     )
-    write(plan, chosen, options.folder)
-    print(f"kubectl apply -k {options.folder / OVERLAY}")
+    found = write(plan, chosen, options.folder)
+    print("\n".join([*_first_steps(plan, options.folder / OVERLAY), *_unscaled(found)]))
     return 0
 
 
-def write(plan: Plan, options: Options, folder: Path) -> None:
-    """PlanError, before anything is written, when the plan cannot work or cannot be said in
-    Kubernetes."""
+def _first_steps(plan: Plan, overlay: Path) -> Iterator[str]:
+    """What is to be typed the first time, in order: a Secret needs its namespace."""
+    if (overlay / NAMESPACE_FILE).exists():
+        yield f"kubectl apply -f {overlay / NAMESPACE_FILE}"
+    secret = f"kubectl create secret generic {{}} -n {APP}"
+    key = f"--from-literal={ADMIN_KEY}=$(openssl rand -hex 16)"
+    yield f"{secret.format(ADMIN_SECRET)} {key}  # optional"
+    if plan.tls is not None:
+        files = {CERTIFICATE: plan.tls.certificate, KEY: plan.tls.key, CALLERS: plan.tls.callers}
+        given = " ".join(f"--from-file={key}={path}" for key, path in files.items() if path)
+        yield f"{secret.format(TLS_SECRET)} {given}"
+    yield f"kubectl apply -k {overlay}"
+
+
+def _unscaled(found: Iterable[Group]) -> Iterator[str]:
+    """Servers whose replicas nobody changes, though they might be several."""
+    for group in found:
+        if not (group.is_front or group.is_scaled):
+            yield (
+                f"# {group.name} is not scaled: {', '.join(group.view.stages)} tell no figure "
+                f"to scale by. Replicas: {group.replicas}, as the plan says"
+            )
+
+
+def write(plan: Plan, options: Options, folder: Path) -> list[Group]:
+    """What was written, by server. PlanError, before that, when the plan cannot work or cannot be
+    said in Kubernetes."""
     found = groups(plan, read(plan))
     files = base(found, plan.path.read_text(), options)
     for stale in (folder / "base").glob("*.yaml"):
@@ -59,3 +93,4 @@ def write(plan: Plan, options: Options, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    return found

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from deploy.budget import SERVER_BYTES, declared_of, needed_bytes
+from deploy.budget import SERVER_BYTES, declared_of, model_bytes, needed
 from deploy.errors import PlanError
 from deploy.plan import Plan
 from deploy.pod.placing import PORTS, podded
 from deploy.processes import LOCALHOST
+from deploy.proxies import has_control
 from deploy.settings import REPOSITORIES
-from deploy.views import Models, View, homes, views
+from deploy.views import Models, View, belonging, homes, views
 from python_backends.remote_stage.resolved import SERVER_VARIABLE, VARIABLE
 from python_backends.sizes import byte_count
 
@@ -55,6 +56,8 @@ class Group:
     cores: int
     gpus: int
     has_tls: bool
+    is_scaled: bool
+    """One of its stages tells what replicas are counted by."""
 
     @property
     def name(self) -> str:
@@ -82,7 +85,7 @@ def _group(
 ) -> Group:
     view, given = seen[server], plan.servers[server]
     device = plan.devices[given.device] if given.device else None
-    needed = needed_bytes(podded(plan), models, view) + SERVER_BYTES + LAUNCHER_BYTES
+    nbytes = _models_bytes(podded(plan), models, view) + SERVER_BYTES + LAUNCHER_BYTES
     return Group(
         server=server,
         view=view,
@@ -95,12 +98,24 @@ def _group(
         ),
         calls=tuple(dict.fromkeys(home[stage] for stage in view.proxies)),
         placement=" ".join(f"{one}={name_of(home[one])}:{PORTS.grpc}" for one in view.proxies),
-        memory_mib=_mib(needed),
+        memory_mib=_mib(nbytes),
         shm_mib=_mib(max(LEAST_SHM, SHM_ROOM * sum(_shm(models, view)))),
         cores=len(device.cores) if device and device.cores else 1,
         gpus=0 if device is None or device.gpu is None else 1,
         has_tls=plan.tls is not None,
+        is_scaled=server != plan.front and any(has_control(models[one].config) for one in view.own),
     )
+
+
+def _models_bytes(plan: Plan, models: Models, view: View) -> int:
+    """What a plan says of a stage, but no less than its models declare: the launcher in the pod
+    refuses to load what they declare into less, and they may well take it."""
+    parts = needed(plan, models, view)
+    for stage in view.stages:
+        if stage in plan.stages and plan.stages[stage].bytes:
+            declared = (model_bytes(models[one], models) for one in belonging(stage, view, models))
+            parts[stage] = max(parts[stage], sum(declared))
+    return sum(parts.values())
 
 
 def _shm(models: Models, view: View) -> Iterator[int]:

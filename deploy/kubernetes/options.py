@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deploy.pod.command import DRAIN_S, SETTLE_S
+from deploy.pod.health import START_S
 
 IMAGE: Final = "tristage:0.1.0"
 USER: Final = 10001
@@ -25,6 +26,8 @@ class Options:
 
     prometheus_namespace: str = "monitoring"
     drain_s: int = round(DRAIN_S)
+    start_s: int = round(START_S)
+    """That a server may take to start, the first time and when the launcher starts it again."""
 
     @property
     def grace_s(self) -> int:

@@ -15,7 +15,9 @@ PLAN_FILE: Final = "deployment.yaml"
 ADMIN_SECRET, ADMIN_KEY = f"{APP}-admin", "key"
 TLS_SECRET: Final = f"{APP}-tls"
 PLAN_FOLDER, TLS_FOLDER, OUT_FOLDER = "/etc/tristage/plan", "/etc/tristage/tls", "/run/tristage"
-START_S: Final = 300
+LATER_S: Final = 30
+"""Than the launcher, which says why, the cluster gives up a start."""
+
 LIVE_EVERY_S: Final = 5
 
 
@@ -38,23 +40,26 @@ def deployment(group: Group, options: Options) -> Manifest:
     """Replicas are left to the autoscaler where the group has one."""
     spec: Manifest = {
         "selector": {"matchLabels": labels(group)},
-        "strategy": {
-            "type": "RollingUpdate",
-            "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
-        },
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": _replacing(group)},
         "template": {
             "metadata": {"labels": labels(group), "annotations": _scraped()},
             "spec": _pod(group, options),
         },
     }
-    if group.is_front:
-        spec = {"replicas": 1, **spec}
+    if not group.is_scaled:
+        spec = {"replicas": 1 if group.is_front else group.replicas, **spec}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(group),
         "spec": spec,
     }
+
+
+def _replacing(group: Group) -> dict[str, int]:
+    """A new pod first; but one that needs a GPU would wait for ever where none is spare."""
+    is_scarce = group.gpus > 0
+    return {"maxUnavailable": int(is_scarce), "maxSurge": int(not is_scarce)}
 
 
 def _scraped() -> dict[str, str]:
@@ -70,6 +75,7 @@ def _pod(group: Group, options: Options) -> Manifest:
         "serviceAccountName": APP,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        "shareProcessNamespace": True,  # so that what a killed server leaves is reaped
         "terminationGracePeriodSeconds": options.grace_s,
         "securityContext": {
             "runAsNonRoot": True,
@@ -104,7 +110,7 @@ def _container(group: Group, options: Options) -> Manifest:
             {"name": "metrics", "containerPort": PORTS.metrics},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
-        "startupProbe": _probe(STARTED, period_s=2, failures=START_S // 2),
+        "startupProbe": _probe(STARTED, period_s=2, failures=(options.start_s + LATER_S) // 2),
         "readinessProbe": _probe(READY, period_s=2, failures=2),
         "livenessProbe": _probe(LIVE, period_s=LIVE_EVERY_S, failures=3),
         "resources": _resources(group),
@@ -120,7 +126,8 @@ def _container(group: Group, options: Options) -> Manifest:
 
 def _arguments(group: Group, options: Options) -> list[str]:
     tls = ["--tls", TLS_FOLDER] if group.has_tls else []
-    more = ["--log-format", "json", "--drain-s", str(options.drain_s)]
+    times = ["--start-s", str(options.start_s), "--drain-s", str(options.drain_s)]
+    more = ["--log-format", "json", *times]
     return ["pod", group.server, f"{PLAN_FOLDER}/{PLAN_FILE}", *more, *tls]
 
 

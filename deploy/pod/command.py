@@ -4,18 +4,19 @@ import argparse
 import os
 import signal
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from deploy.cluster.drain import Drain
-from deploy.figures import open_requests, read_metrics
 from deploy.keeper import Keeper, keeping
 from deploy.launcher import Server
 from deploy.plan import Plan, find
-from deploy.pod.health import Health
+from deploy.pod.health import START_S, Health
 from deploy.pod.placing import HEALTH_PORT, PORTS, Place, settings_of
 from deploy.pod.probes import answering, asking
+from deploy.pod.secret import TRUSTED, kept
 from deploy.processes import ANY
 from deploy.settings import Ports
 from deploy.telling import Json, Text, add_log_format, environment, telling
@@ -54,7 +55,14 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
     )
     parser.add_argument("--health-port", type=int, default=HEALTH_PORT, help="of probes")
     add_log_format(parser)
-    parser.add_argument("--tls", type=Path, help="folder with tls.crt, tls.key and perhaps ca.crt")
+    parser.add_argument(
+        "--tls",
+        type=Path,
+        help="folder with tls.crt, tls.key and, as the plan says, callers.crt",
+    )
+    parser.add_argument(
+        "--start-s", type=float, default=START_S, help="what it may take to start, and again (300)"
+    )
     parser.add_argument(
         "--settle-s", type=float, default=SETTLE_S, help="till no proxy comes any more (8)"
     )
@@ -67,13 +75,20 @@ def pod(options: argparse.Namespace) -> int:
     """Serve until SIGTERM, which lets open turns end first; 1 when the server has ended by itself
     and cannot be started again."""
     signal.signal(signal.SIGTERM, _terminate)
-    place = Place(options.host, Ports(*options.ports), options.tls)
+    with kept(options.tls) if options.tls else nullcontext() as tls:
+        return _pod(options, Place(options.host, Ports(*options.ports), tls))
+
+
+def _pod(options: argparse.Namespace, place: Place) -> int:
     plan = Plan.read(find(options.file))
     settings = settings_of(plan, options.group, place, options.out, os.environ)
     told = {**settings.environment, **environment(options)}
     says = telling(options, lambda server: f"{options.group}: {server.grpc_address}")
-    health = Health()
-    server = Server(replace(settings, environment=told), says.progress)
+    health = Health(options.start_s)
+    settings = replace(settings, environment=told, start_timeout_s=options.start_s)
+    server = Server(settings, says.progress)
+    if place.tls is not None:
+        server.access = replace(server.access, root=str(place.tls / TRUSTED))
     try:
         with says.beside(server), answering(health, options.host, options.health_port):
             server.start(rehearse=not settings.proxies)  # others may not have started yet
@@ -105,14 +120,15 @@ def _serve(keeper: Keeper, health: Health, says: Text | Json, options: argparse.
 
 def drain(server: Server, settle_s: float, timeout_s: float) -> bool:
     """Have doors take no more turns, let those that are open end, and wait until no proxy sends any
-    more; whether all of them have ended in time."""
+    more; whether all of them have ended in time. A look at its figures that fails is no end."""
     began = time.monotonic()
     deadline = began + settle_s + timeout_s
     if server.doors:
         server.drain(timeout_s)
     drained = Drain(began, settle_s=settle_s, looks=round(QUIET_S / LOOK_EVERY_S))
-    while time.monotonic() < deadline:
-        count = sum(open_requests(read_metrics(server.metrics_address)).values())
+    while server.alive and time.monotonic() < deadline:
+        told = server.open_requests()
+        count = None if told is None else sum(told.values())
         if drained.is_over(time.monotonic(), count):
             return True
         time.sleep(LOOK_EVERY_S)

@@ -8,9 +8,10 @@ from typing import Final
 
 from deploy.cluster.blueprint import Blueprint
 from deploy.cluster.files import PLACEMENT
-from deploy.errors import PlanError
+from deploy.errors import PlanError, TlsUnfit
 from deploy.plan import Plan
 from deploy.plan_check import Machine, check
+from deploy.pod.secret import tls_of
 from deploy.processes import ANY, LOCALHOST
 from deploy.repositories import Model, with_overrides
 from deploy.settings import Ports, Settings
@@ -24,9 +25,6 @@ NO_HTTP: Final = "--allow-http=false"
 
 NEVER_HERE: Final = {"shared_memory_bytes": "0"}
 """Of proxies: no replica is on the same host, as far as its /dev/shm goes."""
-
-CERTIFICATE, KEY, CALLERS = "tls.crt", "tls.key", "ca.crt"
-"""Files of a Secret of type kubernetes.io/tls, and who signs callers' certificates."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,11 @@ def settings_of(
     plan: Plan, group: str, place: Place, out: Path, environment: Mapping[str, str]
 ) -> Settings:
     """How a pod of a server group starts its server. PlanError for a group that the plan has not,
-    or when the environment names no replicas of a stage that it calls elsewhere."""
+    or when the environment names no replicas of a stage that it calls elsewhere; TlsUnfit when it
+    has not the certificates that the plan wants."""
     if group not in plan.servers:
         raise PlanError(f"no server {group!r}; servers: {', '.join(plan.servers)}")
-    models, plan = read(plan), podded(plan)
+    models, tls, plan = read(plan), _tls(plan, place), podded(plan)
     blueprint = Blueprint(plan, models, out, out / "none", "")
     settings = blueprint.settings(blueprint.whole(group), {})
     _refuse_unnamed(settings.proxies, environment)
@@ -72,9 +71,19 @@ def settings_of(
         proxy_parameters={**NEVER_HERE, **plan.remote},
         environment={key: v for key, v in settings.environment.items() if key != PLACEMENT},
         arguments=[*settings.arguments, NO_HTTP],
-        tls=_tls(place.tls) if place.tls else None,
+        tls=tls,
         admin_key=None,
     )
+
+
+def _tls(plan: Plan, place: Place) -> Tls | None:
+    """The plan decides whether callers are asked for certificates, and no file that happens to be
+    there, or not."""
+    if place.tls is None:
+        if plan.tls is not None:
+            raise TlsUnfit("the plan has tls: --tls names the folder with tls.crt and tls.key")
+        return None
+    return tls_of(place.tls, asks_callers=plan.tls is not None and plan.tls.callers is not None)
 
 
 def _refuse_unnamed(stages: Iterable[str], environment: Mapping[str, str]) -> None:
@@ -88,8 +97,3 @@ def _refuse_unnamed(stages: Iterable[str], environment: Mapping[str, str]) -> No
             f"{VARIABLE} names no replicas of {', '.join(unnamed)}: STAGE=NAME:PORT, with blanks "
             "between several"
         )
-
-
-def _tls(folder: Path) -> Tls:
-    callers = folder / CALLERS
-    return Tls(folder / CERTIFICATE, folder / KEY, callers if callers.exists() else None)

@@ -3,18 +3,39 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from deploy.errors import ServerFailed
 from deploy.keeper import Keeper
+from deploy.launcher import Server
 from deploy.pod.health import PATHS, Health
-from deploy.readiness import Probe, probing
+from deploy.proxies import has_control
+from deploy.readiness import Probe, can_be_probed, probing
 
-ASK_EVERY_S: Final = 1.0
-ANSWER_TIMEOUT_S: Final = 2.0
+LOOK_EVERY_S: Final = 1.0
+JOIN_S: Final = 3.0
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How stages of a kind are asked: how often, how long an answer is waited for, and how long
+    they may be silent and be ready all the same."""
+
+    every_s: float
+    answer_s: float
+    silent_s: float
+
+
+QUEUES: Final = Manner(0.0, 2.0, 5.0)
+"""Stages with a queue of their own, which answer an order on arrival, whatever they compute."""
+
+GRAPHS: Final = Manner(10.0, 15.0, 60.0)
+"""Others are given a small request, which waits behind all that is there. One that takes as long as
+that has failed the turns that wait for it as well (`no_progress_ms`)."""
 
 
 @contextmanager
@@ -46,37 +67,63 @@ def answering(health: Health, host: str, port: int) -> Iterator[int]:
 
 @contextmanager
 def asking(keeper: Keeper, health: Health) -> Iterator[None]:
-    """Every stage of a server that is kept is asked every second, while the block runs."""
+    """Every stage of a server that is kept is asked again and again, while the block runs."""
     ended = threading.Event()
-    health.started(keeper.server.own_queues, time.monotonic())
-    thread = threading.Thread(target=_ask, args=[keeper, health, ended], name="pulse", daemon=True)
-    thread.start()
+    asked = {QUEUES: keeper.server.own_queues, GRAPHS: graphs(keeper.server)}
+    patience = {name: manner.silent_s for manner, names in asked.items() for name in names}
+    health.started(patience, time.monotonic())
+    threads = [
+        threading.Thread(target=_ask, args=[keeper, health, ended, *one], name="pulse", daemon=True)
+        for one in asked.items()
+    ]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         ended.set()
-        thread.join()
+        for thread in threads:
+            thread.join(JOIN_S)  # a graph that hangs is not waited for
 
 
-def _ask(keeper: Keeper, health: Health, ended: threading.Event) -> None:
-    server = keeper.server
-    with probing(server.grpc_address, server.access) as probe:
-        while not ended.wait(ASK_EVERY_S):
-            health.server_away = _server_away(keeper, probe)
-            for stage in server.own_queues if not health.server_away else ():
-                health.heard(stage, _fault(probe, keeper, stage), time.monotonic())
+def graphs(server: Server) -> list[str]:
+    """Models of a server that answer in their turn, and only by computing something."""
+    configs = {name: server.config(name) for name in server.models}
+    return [name for name, one in configs.items() if can_be_probed(one) and not has_control(one)]
 
 
-def _server_away(keeper: Keeper, probe: Probe) -> str:
-    if keeper.phase != "ready":
-        return f"the server is {keeper.phase}"
-    return "" if probe.server_is_ready() else "the server says that it is not ready"
+def _ask(
+    keeper: Keeper, health: Health, ended: threading.Event, manner: Manner, names: Sequence[str]
+) -> None:
+    """One that has failed is asked again at once."""
+    due_at = dict.fromkeys(names, 0.0)
+    with probing(keeper.server.grpc_address, keeper.server.access) as probe:
+        while not ended.wait(LOOK_EVERY_S):
+            _look(keeper, health, probe)
+            for name in names:
+                if health.server_away or ended.is_set() or time.monotonic() < due_at[name]:
+                    continue
+                fault = _fault(probe, keeper, name, manner.answer_s)
+                now = time.monotonic()
+                health.heard(name, fault, now)
+                due_at[name] = now if fault else now + manner.every_s
 
 
-def _fault(probe: Probe, keeper: Keeper, stage: str) -> str:
-    """What came instead of an answer to the order that a stage's own process answers."""
+def _look(keeper: Keeper, health: Health, probe: Probe) -> None:
+    """At the server itself."""
+    serves = keeper.phase == "ready"
+    health.kept(time.monotonic(), serves=serves)
+    if not serves:
+        health.server_away = f"the server is {keeper.phase}"
+    else:
+        is_ready = probe.server_is_ready()
+        health.server_away = "" if is_ready else "the server says that it is not ready"
+
+
+def _fault(probe: Probe, keeper: Keeper, stage: str, timeout_s: float) -> str:
+    """What came instead of an answer."""
     try:
-        probe.infer(keeper.server.config(stage), ANSWER_TIMEOUT_S)
+        probe.infer(keeper.server.config(stage), timeout_s)
     except ServerFailed as failure:
         return str(failure)
     return ""

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,9 @@ KINDS: Final = (dns.rdatatype.A, dns.rdatatype.AAAA)
 
 Ask = Callable[[str, dns.rdatatype.RdataType], Addresses]
 """(name, record type) -> addresses. DNSException when nobody can tell."""
+
+Fault = tuple[type[Exception], int | None]
+"""A kind of failure: its type and, of the system's, its number."""
 
 Tell = Callable[[str], None]
 """Takes what went wrong, in words."""
@@ -81,7 +85,7 @@ class Resolved:
     """Who serves a stage, as the answers say; a `Source` of RemoteLoop.
 
     A question without an answer (no such name, a time-out, a server that fails) changes nothing of
-    what is known; `tell` hears of it once until it is another fault or over.
+    what is known; `tell` hears once of each kind of fault until there is an answer again.
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Resolved:
         self._named = Named(where.port)
         self._listed: list[Listed] | None = None
         self._given: list[Listed] | None = None
-        self._faults: dict[str, str] = {}
+        self._told: dict[str, set[Fault]] = defaultdict(set)
         self._bug: Exception | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="dns", daemon=True)
@@ -127,12 +131,19 @@ class Resolved:
         return self._named.heard(answers, self._clock())
 
     def _answer(self, kind: dns.rdatatype.RdataType) -> Addresses | None:
-        fault, found = "", None
+        told = self._told[kind.name]
         try:
             found = self._ask(self._where.name, kind)
         except (dns.exception.DNSException, OSError) as failure:
-            fault = f"{kind.name} of {self._where.name}: {type(failure).__name__}: {failure}"
-        if fault and fault != self._faults.get(kind.name):
-            self._tell(fault)
-        self._faults[kind.name] = fault
+            if (fault := _fault(failure)) not in told:
+                told.add(fault)
+                why = f"{type(failure).__name__}: {failure}"
+                self._tell(f"{kind.name} of {self._where.name}: {why}")
+            return None
+        told.clear()
         return found
+
+
+def _fault(failure: Exception) -> Fault:
+    """What is the same each time; the words are not, which hold how long it took."""
+    return type(failure), getattr(failure, "errno", None)

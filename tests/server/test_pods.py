@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -116,6 +117,28 @@ def test_a_probe_names_the_stage_whose_process_hangs_until_it_is_back(pods: Pods
     assert pod.probe("/live")[0] == 200, "the watchdog is to bring it back, not a new container"
     until(lambda: pod.is_ready)
     pod.kill()
+
+
+SOUND = "front: front\nservers: {front: {}, sound: {stages: [vocoder]}}\n"
+
+
+@pytest.mark.full
+def test_a_stage_without_a_queue_that_hangs_is_named_until_it_goes_on(tmp_path: Path) -> None:
+    """Nobody but the probe asks it: a watchdog sees only that its process is there."""
+    (tmp_path / "sound.yaml").write_text(SOUND)
+    with running(tmp_path / "sound.yaml", {}) as pods:
+        pod = pods.start("sound")
+        pod.wait_until_ready()
+        server = psutil.Process(pod.process.pid).children(recursive=True)
+        [stub] = [one for one in server if one.name().startswith("triton_python")]
+        os.kill(stub.pid, signal.SIGSTOP)
+        until(lambda: pod.probe()[0] == 503)
+        assert "vocoder" in pod.probe()[1]
+        assert pod.probe("/live")[0] == 200, "it is only busy, for all that is known yet"
+        os.kill(stub.pid, signal.SIGCONT)
+        until(lambda: pod.is_ready)
+        pod.terminate()
+        assert pod.process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.full

@@ -10,14 +10,16 @@ import pytest
 import yaml
 
 from deploy.__main__ import main
+from deploy.budget import refuse_over
 from deploy.errors import PlanError
 from deploy.kubernetes.around import BUSY, WAITED
 from deploy.kubernetes.command import write
-from deploy.kubernetes.groups import Group, groups
+from deploy.kubernetes.groups import MIB, Group, groups
 from deploy.kubernetes.options import USER, Options
 from deploy.plan import PLANS, Plan
 from deploy.pod.command import SETTLE_S
 from deploy.pod.placing import read
+from deploy.repositories import with_proxies
 from python_backends.remote_stage.resolved import VARIABLE, named_stages
 from tests.manifests import Manifest, faults, linted, rendered
 
@@ -257,6 +259,77 @@ def test_certificates_come_from_a_secret(on_gpus: list[Manifest]) -> None:
     assert pod["containers"][0]["args"][-2:] == ["--tls", "/etc/tristage/tls"]
 
 
+def test_a_server_that_needs_a_gpu_is_replaced_though_none_is_spare(
+    on_gpus: list[Manifest],
+) -> None:
+    found = {
+        name: one["strategy"]["rollingUpdate"]
+        for name, one in by_kind(on_gpus, "Deployment").items()
+    }
+    first, after = {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": 0, "maxUnavailable": 1}
+    assert found == {
+        "tristage-front": first,
+        "tristage-listen": after,
+        "tristage-think": after,
+        "tristage-speak": first,
+    }
+
+
+def test_what_a_killed_server_leaves_has_somebody_who_reaps_it(apart: list[Manifest]) -> None:
+    for one in by_kind(apart, "Deployment").values():
+        assert one["template"]["spec"]["shareProcessNamespace"] is True
+
+
+UNMEASURED = """
+front: front
+servers:
+  front: {}
+  sound: {stages: [vocoder], replicas: 3}
+  speak: {stages: [prosody, acoustic]}
+"""
+
+
+def test_a_server_whose_stages_tell_no_figure_to_scale_by_is_not_scaled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned(UNMEASURED, tmp_path)
+    assert main(["kubernetes", str(tmp_path / "given.yaml"), "--out", str(tmp_path)]) == 0
+    manifests = rendered(tmp_path / "overlay")
+    assert faults(manifests) == []
+    assert by_kind(manifests, "HorizontalPodAutoscaler").keys() == {"tristage-speak"}
+    deployments = by_kind(manifests, "Deployment")
+    assert deployments["tristage-sound"]["replicas"] == 3
+    assert "replicas" not in deployments["tristage-speak"]
+    told = capsys.readouterr().out
+    assert "tristage-sound is not scaled: vocoder tell no figure" in told
+    assert "tristage-speak is not" not in told
+
+
+def test_a_start_may_take_as_long_as_it_is_given(tmp_path: Path) -> None:
+    words = ["kubernetes", "one-server", "--out", str(tmp_path), "--start-s", "1200"]
+    assert main(words) == 0
+    manifests = rendered(tmp_path / "overlay")
+    one = container(by_kind(manifests, "Deployment")["tristage-all"])
+    assert one["args"][one["args"].index("--start-s") + 1] == "1200"
+    probe = one["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] > 1200
+
+
+def test_the_first_steps_are_told_in_an_order_that_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned(GPUS.replace("key: server.key", "key: server.key, callers: ca.pem"), tmp_path)
+    assert main(["kubernetes", str(tmp_path / "given.yaml"), "--out", str(tmp_path / "k8s")]) == 0
+    namespace, admin, tls, rest = capsys.readouterr().out.splitlines()
+    assert namespace == f"kubectl apply -f {tmp_path}/k8s/overlay/namespace.yaml"
+    assert admin.startswith("kubectl create secret generic tristage-admin -n tristage ")
+    assert tls == (
+        "kubectl create secret generic tristage-tls -n tristage --from-file=tls.crt=server.pem "
+        "--from-file=tls.key=server.key --from-file=callers.crt=ca.pem"
+    )
+    assert rest == f"kubectl apply -k {tmp_path}/k8s/overlay"
+
+
 def found(name: str) -> dict[str, Group]:
     plan = Plan.read(PLANS / f"{name}.yaml")
     return {group.server: group for group in groups(plan, read(plan))}
@@ -268,6 +341,26 @@ def test_memory_is_what_models_declare_and_more_for_what_is_around_them() -> Non
     assert all(64 <= group.shm_mib < group.memory_mib for group in [whole, *parts.values()])
     assert parts["think"].callers == ("front",)
     assert parts["front"].calls == ("listen", "think", "speak")
+
+
+LESS = """
+front: front
+servers: {front: {}, think: {stages: [think]}, listen: {stages: [encode, asr_decode]}}
+stages: {think: {bytes: 700MiB}, encode: {bytes: 16GiB}}
+"""
+
+
+def test_a_pod_may_take_what_its_models_declare_whatever_less_the_plan_says(tmp_path: Path) -> None:
+    """The launcher in the pod refuses to start with less."""
+    plan = planned(LESS, tmp_path)
+    models = read(plan)
+    for group in groups(plan, models):
+        seen = with_proxies(models, group.view.proxies, {})
+        refuse_over(group.memory_mib * MIB, group.view.loads, seen)
+        if group.server == "listen":
+            assert group.memory_mib > 16 * 1024
+    less, said = found("stages-apart")["think"], groups(plan, models)[1]
+    assert (said.server, said.memory_mib) == ("think", less.memory_mib)
 
 
 THINK = "front: front\nservers: {front: {}, think: {stages: [think]%s}}\n"

@@ -1,9 +1,11 @@
 """Replicas by DNS: a real server on a loopback port is asked, and changes its mind."""
 
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
 
+import dns.exception
 import dns.name
 import dns.rdatatype
 import dns.resolver
@@ -105,6 +107,73 @@ def test_a_server_that_is_silent_holds_up_nobody(names: Names) -> None:
             time.sleep(0.01)
         source.close()
     assert "LifetimeTimeout" in told[0]
+
+
+class Outage:
+    """Fails as it is told to, question after question, the last way for ever."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self.failures = list(failures)
+        self.asked = 0
+
+    def __call__(self, name: str, kind: object) -> frozenset[str]:
+        self.asked += kind == A
+        failure = self.failures.pop(0) if len(self.failures) > 1 else self.failures[0]
+        if failure is not None:
+            raise failure
+        return frozenset()
+
+    def until_asked(self, times: int) -> None:
+        deadline = time.monotonic() + 5.0
+        while self.asked < times:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+
+def test_a_server_that_never_answers_is_told_once_however_long_it_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the failure says holds the time that it took, which is another each time."""
+    monkeypatch.setattr(resolved, "ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(resolved, "TIMEOUT_S", 0.05)
+    told: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        port = deaf.getsockname()[1]
+        asked = asking({resolved.SERVER_VARIABLE: f"127.0.0.1:{port}"})
+        rounds: list[object] = []
+
+        def ask(name: str, kind: dns.rdatatype.RdataType) -> frozenset[str]:
+            rounds.append(kind)
+            return asked(name, kind)
+
+        source = Resolved(DnsName(NAME, 8001), ask, told.append)
+        deadline = time.monotonic() + 5.0
+        while len(rounds) < 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        source.close()
+    assert [line.split()[0] for line in told] == ["A", "AAAA"]
+
+
+def test_faults_that_take_turns_are_told_once_each_until_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resolved, "ASK_EVERY_S", 0.001)
+    monkeypatch.setattr(resolved, "KINDS", (A,))
+    late, refused = dns.exception.Timeout(), OSError(errno.ECONNREFUSED, "refused")
+    unreachable = OSError(errno.ENETUNREACH, "unreachable")
+    outage = Outage(late, refused, late, unreachable, refused, late, None, late, None)
+    told: list[str] = []
+    source = Resolved(DnsName(NAME, 8001), outage, told.append)
+    outage.until_asked(10)
+    source.close()
+    assert [line.rpartition(":")[2].strip() for line in told] == [
+        "The DNS operation timed out.",
+        "[Errno 111] refused",
+        "[Errno 101] unreachable",
+        "The DNS operation timed out.",
+    ]
 
 
 def test_a_bug_in_the_thread_is_whoever_looks() -> None:
