@@ -6,6 +6,7 @@ from pathlib import Path
 
 from deploy.errors import TlsUnfit
 
+END = "-----END CERTIFICATE-----"
 FLIGHTS = 4
 """Of a TLS 1.3 handshake, at most."""
 
@@ -23,9 +24,12 @@ class Tls:
 
     @property
     def trusted(self) -> str:
-        """PEM text of all that a caller may show: our own connections show the server's own."""
+        """PEM text of whom is let in: whoever `callers` has signed; and our own connections, which
+        show the server's own certificate. Of its file that one alone: what stands behind it has
+        signed others, too."""
         assert self.callers is not None
-        return f"{self.callers.read_text()}\n{self.certificate.read_text()}"
+        own, end, _ = self.certificate.read_text().partition(END)
+        return f"{self.callers.read_text()}\n{own}{end}\n"
 
     def name(self) -> str:
         """What the certificate calls the server. TlsUnfit when the files cannot serve: one that

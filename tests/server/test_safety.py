@@ -65,9 +65,13 @@ HTTP_ADMIN = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates: of the server, of the authority that signs callers', and of a caller."""
+    """Certificates: of the server, with its issuer's behind it; of another that was issued so; of
+    the authority that signs callers', and of a caller."""
     found = tmp_path_factory.mktemp("certificates")
-    self_signed(found, "server")
+    issuer = self_signed(found, "issuer")
+    server = signed(found, "issuer", "server", "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    server.write_text(server.read_text() + issuer.read_text())
+    signed(found, "issuer", "neighbour")
     self_signed(found, "authority")
     signed(found, "authority", "caller")
     return found
@@ -144,6 +148,9 @@ def test_only_callers_with_a_certificate_are_let_in(secure: Server, folder: Path
     assert not is_let_in(secure, Access(root=root, name="localhost"))
     stranger = str(self_signed(folder, "stranger"))
     shown = Access("", root, "localhost", stranger, stranger.replace(".pem", ".key"))
+    assert not is_let_in(secure, shown)
+    neighbour = str(folder / "neighbour.pem")
+    shown = Access("", root, "localhost", neighbour, neighbour.replace(".pem", ".key"))
     assert not is_let_in(secure, shown)
     assert not is_let_in(secure, Access("", stranger, "localhost", root, own.key))
 
