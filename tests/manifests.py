@@ -60,8 +60,10 @@ def _rules(manifest: Manifest) -> Iterator[str]:
         yield "may run as root"
     if pod.get("automountServiceAccountToken") is not False:
         yield "mounts a token of the cluster's API"
-    for container in pod["containers"]:
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
         yield from _container_rules(container)
+    for container in pod["containers"]:
+        yield from _probe_rules(container)
     for volume in pod.get("volumes", []):
         if "hostPath" in volume:
             yield f"volume {volume['name']} is the host's"
@@ -80,15 +82,18 @@ def _container_rules(container: Manifest) -> Iterator[str]:
     for key, value in wanted.items():
         if context.get(key) != value:
             yield f"container {container['name']}: {key} is not {value}"
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if probe not in container:
-            yield f"container {container['name']}: no {probe}"
     resources = container.get("resources", {})
     for kind in ("requests", "limits"):
         if "memory" not in resources.get(kind, {}):
             yield f"container {container['name']}: no memory in {kind}"
     if container.get("image", "").rpartition(":")[2] in ("", "latest"):
         yield f"container {container['name']}: an image without a version"
+
+
+def _probe_rules(container: Manifest) -> Iterator[str]:
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        if probe not in container:
+            yield f"container {container['name']}: no {probe}"
 
 
 def linted(manifests: Sequence[Manifest], folder: Path) -> list[str]:

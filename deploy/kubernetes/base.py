@@ -36,7 +36,6 @@ def base(groups: Sequence[Group], plan_text: str, options: Options) -> dict[str,
 
 def overlay(groups: Sequence[Group], options: Options) -> dict[str, str]:
     """Namespace, image and replica counts: what every cluster has of its own."""
-    image, _, tag = options.image.rpartition(":")
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -46,7 +45,7 @@ def overlay(groups: Sequence[Group], options: Options) -> dict[str, str]:
         **KUSTOMIZATION,
         "namespace": APP,
         "resources": [NAMESPACE_FILE, f"../{BASE}"],
-        "images": [{"name": image, "newName": f"registry.example.org/{image}", "newTag": tag}],
+        "images": [_registered(image) for image in _images(groups, options)],
         "patches": [_replicas(group, options) for group in groups if group.is_scaled],
     }
     found: dict[str, Manifest] = {
@@ -54,6 +53,16 @@ def overlay(groups: Sequence[Group], options: Options) -> dict[str, str]:
         "kustomization.yaml": kustomization,
     }
     return {f"{OVERLAY}/{name}": YOURS + _yaml(one) for name, one in found.items()}
+
+
+def _images(groups: Sequence[Group], options: Options) -> list[str]:
+    used = (options.gpu_image if group.gpus else options.image for group in groups)
+    return list(dict.fromkeys(used))
+
+
+def _registered(image: str) -> dict[str, str]:
+    name, _, tag = image.rpartition(":")
+    return {"name": name, "newName": f"registry.example.org/{name}", "newTag": tag}
 
 
 def _replicas(group: Group, options: Options) -> Manifest:

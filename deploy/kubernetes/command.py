@@ -23,6 +23,9 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="a plan, or a shipped one's name")
     parser.add_argument("--out", dest="folder", type=Path, required=True, metavar="DIR")
     parser.add_argument("--image", default=DEFAULT.image, help="NAME:TAG (%(default)s)")
+    parser.add_argument(
+        "--gpu-image", default=DEFAULT.gpu_image, help="of pods with a GPU (%(default)s)"
+    )
     parser.add_argument("--max-replicas", type=int, default=DEFAULT.most_replicas)
     parser.add_argument(
         "--queue-target-ms",
@@ -45,6 +48,7 @@ def kubernetes(options: argparse.Namespace) -> int:
     plan = Plan.read(find(options.file))
     chosen = Options(
         image=options.image,
+        gpu_image=options.gpu_image,
         most_replicas=options.max_replicas,
         queue_target_ms=options.queue_target_ms,
         prometheus_namespace=options.prometheus_namespace,

@@ -8,8 +8,9 @@ from typing import Final
 
 from deploy.budget import SERVER_BYTES, declared_of, model_bytes, needed
 from deploy.errors import PlanError
+from deploy.kubernetes.engines import engines
 from deploy.plan import Plan
-from deploy.pod.placing import PORTS, podded
+from deploy.pod.placing import ENGINES, PORTS, podded
 from deploy.processes import LOCALHOST
 from deploy.proxies import has_control
 from deploy.settings import REPOSITORIES
@@ -54,10 +55,17 @@ class Group:
     memory_mib: int
     shm_mib: int
     cores: int
-    gpus: int
+    engines: tuple[str, ...]
+    """Models that it computes on a GPU of its own; none: it has no GPU."""
+
     has_tls: bool
     is_scaled: bool
     """One of its stages tells what replicas are counted by."""
+
+    @property
+    def gpus(self) -> int:
+        """A stage is scaled by replicas: a pod has one at most."""
+        return int(bool(self.engines))
 
     @property
     def name(self) -> str:
@@ -77,6 +85,8 @@ def groups(plan: Plan, models: Models) -> list[Group]:
     if found:
         raise PlanError("\n".join(found))
     seen, home = views(podded(plan), models), homes(plan, models)
+    if unfit := [*_unfit_for_gpus(plan, models, seen)]:
+        raise PlanError("\n".join(unfit))
     return [_group(plan, models, server, seen, home) for server in plan.servers]
 
 
@@ -101,10 +111,28 @@ def _group(
         memory_mib=_mib(nbytes),
         shm_mib=_mib(max(LEAST_SHM, SHM_ROOM * sum(_shm(models, view)))),
         cores=len(device.cores) if device and device.cores else 1,
-        gpus=0 if device is None or device.gpu is None else 1,
+        engines=engines(models, view) if device and device.gpu is not None else (),
         has_tls=plan.tls is not None,
         is_scaled=server != plan.front and any(has_control(models[one].config) for one in view.own),
     )
+
+
+def _unfit_for_gpus(plan: Plan, models: Models, seen: dict[str, View]) -> Iterator[str]:
+    """GPUs on which nothing would be computed, and configs that a server on one does not take."""
+    for name, server in plan.servers.items():
+        if server.device is None or plan.devices[server.device].gpu is None:
+            continue
+        if not engines(models, seen[name]):
+            yield (
+                f"servers.{name}.device: {server.device} has a gpu, and what {name} serves would "
+                f"be computed on the CPU: leave the gpu out, or have loops use it (stages: "
+                f"{{think: {{runtime: {ENGINES}}}}})"
+            )
+        if any(models[one].config_file.parent != models[one].folder for one in seen[name].own):
+            yield (
+                f"config_name: {plan.config_name}: {name} has a gpu, and takes configs/"
+                f"{ENGINES}.pbtxt; leave one of them out"
+            )
 
 
 def _models_bytes(plan: Plan, models: Models, view: View) -> int:

@@ -7,6 +7,9 @@ from deploy.pod.command import DRAIN_S, SETTLE_S
 from deploy.pod.health import START_S
 
 IMAGE: Final = "tristage:0.1.0"
+GPU_IMAGE: Final = "tristage-gpu:0.1.0"
+"""Targets `cpu` and `gpu` of deploy/docker/Dockerfile."""
+
 USER: Final = 10001
 END_S: Final = 20
 """Beyond settling and draining: the server's own end."""
@@ -17,6 +20,7 @@ class Options:
     """Of all groups alike; an overlay changes what is to differ."""
 
     image: str = IMAGE
+    gpu_image: str = GPU_IMAGE
     most_replicas: int = 4
     queue_target_ms: int = 100
     """Mean time a request waits before anything is computed for it, that the autoscaler aims at."""

@@ -3,6 +3,8 @@
 from typing import Any, Final
 
 from deploy.access import VARIABLE as ADMIN_VARIABLE
+from deploy.kubernetes.engines import FOLDER as ENGINES_FOLDER
+from deploy.kubernetes.engines import REPOSITORY as ENGINES
 from deploy.kubernetes.groups import APP, Group
 from deploy.kubernetes.options import USER, Options
 from deploy.pod.health import LIVE, READY, STARTED
@@ -19,6 +21,11 @@ LATER_S: Final = 30
 """Than the launcher, which says why, the cluster gives up a start."""
 
 LIVE_EVERY_S: Final = 5
+STORAGE_GIB: Final = 1
+"""For logs, and what is made for a run."""
+
+ENGINES_GIB: Final = 4
+"""For engines, twice: as they are served, and in the cache."""
 
 
 def labels(group: Group) -> dict[str, str]:
@@ -71,6 +78,7 @@ def _scraped() -> dict[str, str]:
 
 
 def _pod(group: Group, options: Options) -> Manifest:
+    first = {"initContainers": [_builder(group, options)]} if group.engines else {}
     return {
         "serviceAccountName": APP,
         "automountServiceAccountToken": False,
@@ -92,16 +100,43 @@ def _pod(group: Group, options: Options) -> Manifest:
                 "labelSelector": {"matchLabels": labels(group)},
             }
         ],
+        **first,
         "containers": [_container(group, options)],
         "volumes": _volumes(group),
+    }
+
+
+def _builder(group: Group, options: Options) -> Manifest:
+    """Engines are built on the GPU they are for, before a server fills it; never by a server."""
+    return {
+        "name": "engines",
+        **_image(group, options),
+        "command": ["python", "-m", "build", "tensorrt"],
+        "args": [*group.engines, "--repository", ENGINES],
+        "resources": _resources(group),
+        "securityContext": _confined(),
+        "volumeMounts": _mounts(group),
+    }
+
+
+def _image(group: Group, options: Options) -> dict[str, str]:
+    image = options.gpu_image if group.gpus else options.image
+    return {"image": image, "imagePullPolicy": "Always"}
+
+
+def _confined() -> Manifest:
+    return {
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
     }
 
 
 def _container(group: Group, options: Options) -> Manifest:
     return {
         "name": "server",
-        "image": options.image,
-        "imagePullPolicy": "Always",
+        **_image(group, options),
         "command": ["python", "-m", "deploy", "--out", OUT_FOLDER],
         "args": _arguments(group, options),
         "env": _environment(group),
@@ -114,12 +149,7 @@ def _container(group: Group, options: Options) -> Manifest:
         "readinessProbe": _probe(READY, period_s=2, failures=2),
         "livenessProbe": _probe(LIVE, period_s=LIVE_EVERY_S, failures=3),
         "resources": _resources(group),
-        "securityContext": {
-            "privileged": False,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": _confined(),
         "volumeMounts": _mounts(group),
     }
 
@@ -127,7 +157,7 @@ def _container(group: Group, options: Options) -> Manifest:
 def _arguments(group: Group, options: Options) -> list[str]:
     tls = ["--tls", TLS_FOLDER] if group.has_tls else []
     times = ["--start-s", str(options.start_s), "--drain-s", str(options.drain_s)]
-    more = ["--log-format", "json", *times]
+    more = ["--log-format", "json", *times, *(["--engines", ENGINES] if group.engines else [])]
     return ["pod", group.server, f"{PLAN_FOLDER}/{PLAN_FILE}", *more, *tls]
 
 
@@ -150,7 +180,9 @@ def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
 
 def _resources(group: Group) -> Manifest:
     """Memory is bounded by what is declared; no core is taken away in the middle of a step."""
-    memory, storage = {"memory": f"{group.memory_mib}Mi"}, {"ephemeral-storage": "1Gi"}
+    memory = {"memory": f"{group.memory_mib}Mi"}
+    disk_gib = STORAGE_GIB + (ENGINES_GIB if group.engines else 0)
+    storage = {"ephemeral-storage": f"{disk_gib}Gi"}
     gpus = {"nvidia.com/gpu": str(group.gpus)} if group.gpus else {}
     return {
         "requests": {"cpu": str(group.cores), **memory, **storage, **gpus},
@@ -163,6 +195,7 @@ def _mounts(group: Group) -> list[Manifest]:
     return [
         {"name": "plan", "mountPath": PLAN_FOLDER, "readOnly": True},
         *tls,
+        *([{"name": "engines", "mountPath": ENGINES_FOLDER}] if group.engines else []),
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": "run", "mountPath": OUT_FOLDER},
         {"name": "tmp", "mountPath": "/tmp"},
@@ -173,9 +206,11 @@ def _volumes(group: Group) -> list[Manifest]:
     shm = {"medium": "Memory", "sizeLimit": f"{group.shm_mib}Mi"}
     secret = {"secretName": TLS_SECRET, "defaultMode": 0o440}
     tls = [{"name": "tls", "secret": secret}] if group.has_tls else []
+    engines = {"name": "engines", "emptyDir": {"sizeLimit": f"{ENGINES_GIB}Gi"}}
     return [
         {"name": "plan", "configMap": {"name": PLAN_MAP}},
         *tls,
+        *([engines] if group.engines else []),
         {"name": "shm", "emptyDir": shm},
         {"name": "run", "emptyDir": {"sizeLimit": "768Mi"}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "128Mi"}},

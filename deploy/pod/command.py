@@ -61,6 +61,11 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
         help="folder with tls.crt, tls.key and, as the plan says, callers.crt",
     )
     parser.add_argument(
+        "--engines",
+        type=Path,
+        help="compute on the GPU, with what `python -m build tensorrt --repository` made there",
+    )
+    parser.add_argument(
         "--start-s", type=float, default=START_S, help="what it may take to start, and again (300)"
     )
     parser.add_argument(
@@ -76,7 +81,8 @@ def pod(options: argparse.Namespace) -> int:
     and cannot be started again."""
     signal.signal(signal.SIGTERM, _terminate)
     with kept(options.tls) if options.tls else nullcontext() as tls:
-        return _pod(options, Place(options.host, Ports(*options.ports), tls))
+        place = Place(options.host, Ports(*options.ports), tls, options.engines)
+        return _pod(options, place)
 
 
 def _pod(options: argparse.Namespace, place: Place) -> int:

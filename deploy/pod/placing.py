@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deploy.cluster.blueprint import Blueprint
 from deploy.cluster.files import PLACEMENT
@@ -20,6 +20,9 @@ from python_backends.remote_stage.resolved import VARIABLE, named_stages
 
 PORTS: Final = Ports(8000, 8001, 8002)
 HEALTH_PORT: Final = 8003
+ENGINES: Final = "tensorrt"
+"""Configs by which models are served from engines."""
+
 NO_HTTP: Final = "--allow-http=false"
 """Callers and stages speak gRPC, and probes have a port of their own."""
 
@@ -29,11 +32,14 @@ NEVER_HERE: Final = {"shared_memory_bytes": "0"}
 
 @dataclass(frozen=True)
 class Place:
-    """Where the server of a pod listens. `tls`: the folder of its certificates; None: plaintext."""
+    """Where the server of a pod listens, and on what it computes. `tls`: the folder of its
+    certificates; None: plaintext. `engines`: a repository that `python -m build tensorrt` has
+    filled for its GPU; None: it computes on the CPU."""
 
     host: str = ANY
     ports: Ports = PORTS
     tls: Path | None = None
+    engines: Path | None = None
 
 
 def podded(plan: Plan) -> Plan:
@@ -73,7 +79,12 @@ def settings_of(
         arguments=[*settings.arguments, NO_HTTP],
         tls=tls,
         admin_key=None,
+        **_on_gpu(place),
     )
+
+
+def _on_gpu(place: Place) -> dict[str, Any]:
+    return {"own": (place.engines,), "config_name": ENGINES} if place.engines else {}
 
 
 def _tls(plan: Plan, place: Place) -> Tls | None:

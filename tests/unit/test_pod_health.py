@@ -131,6 +131,12 @@ def test_a_pod_serves_its_part_of_the_plan_wherever_it_is(tmp_path: Path) -> Non
     assert not [key for key in settings.environment if "PLACEMENT" in key]
 
 
+def test_a_pod_with_a_gpu_serves_from_its_engines(tmp_path: Path) -> None:
+    place = Place(engines=tmp_path / "engines")
+    settings = settings_of(Plan.read(PLANS / "three-servers.yaml"), "speak", place, tmp_path, NAMED)
+    assert (settings.own, settings.config_name) == ((tmp_path / "engines",), "tensorrt")
+
+
 @pytest.mark.parametrize(
     ("group", "environment", "told"),
     [
