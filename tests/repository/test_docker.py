@@ -17,7 +17,6 @@ from deploy.__main__ import _parser
 from deploy.backends import PYTHON_BACKENDS
 from deploy.kubernetes.options import USER
 from deploy.plan import Plan, find
-from deploy.repositories import read_models, to_load
 from python_backends.sizes import byte_count
 from tests.repository.configs import ROOT, models, parameters
 
@@ -131,15 +130,6 @@ def test_each_image_starts_our_launcher() -> None:
     assert (serve.config_name, serve.model, serve.ports) == ("tensorrt", None, [8000, 8001, 8002])
     assert "TRISTAGE_TRITON=/opt/tritonserver" in of("ENV")[-1].split()
     assert pod.out == serve.out == Path("/run/tristage")
-
-
-def test_the_readmes_own_command_loads_all_that_is_needed() -> None:
-    """Of a server without our launcher, which would find it by itself."""
-    named = set(re.findall(r"--load-model=(\w+)", (ROOT / "README.md").read_text()))
-    known = read_models([ROOT / "model_repository", ROOT / "ensemble"], {}, None, ())
-    scheduled = [known[name].config.ensemble_scheduling.step for name in named]
-    steps = {step.model_name for its in scheduled for step in its}
-    assert named | steps == {*to_load(known)}
 
 
 def test_engines_are_built_before_the_server_starts_and_never_by_it() -> None:
