@@ -372,6 +372,68 @@ def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_nex
     assert took_s < fakes.WAIT_S
 
 
+@pytest.mark.parametrize("old_turn", [True, False])
+def test_a_stage_is_up_again_when_the_version_that_died_on_trial_serves_no_more(
+    sleeper: Callable[[], "subprocess.Popen[bytes]"],
+    monkeypatch: pytest.MonkeyPatch,
+    old_turn: bool,
+) -> None:
+    """The process of the version before has been there all the time, if it had a turn or not."""
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    alive, tally = {"think": sleeper(), "think.v2": sleeper()}, Tally()
+    in_use = ["think"]
+
+    async def run() -> None:
+        stages = Stages(
+            ["think"],
+            lambda models: [(name, one.pid) for name, one in alive.items() if name in models],
+            tally,
+            lambda stages: tuple(in_use),
+        )
+        watcher = asyncio.create_task(stages.watch())
+        told = []
+        for now in (["think", "think.v2"] if old_turn else ["think.v2"], ["think"]):
+            await asyncio.sleep(0.05)
+            in_use[:] = now
+            await asyncio.sleep(0.05)
+            if "think.v2" in alive and "think.v2" in now:
+                alive.pop("think.v2").kill()
+            await asyncio.sleep(0.3)
+            told.append([value for name, _, value in tally.take() if name == "stage_up"][-1])
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        assert told == [0, 1]
+
+    asyncio.run(run())
+
+
+def test_a_stage_is_down_when_the_process_that_took_a_place_has_ended_unseen(
+    sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    alive, tally = [sleeper()], Tally()
+
+    async def run() -> None:
+        stages = Stages(["think"], lambda models: [("think", p.pid) for p in alive], tally)
+        watcher = asyncio.create_task(stages.watch())
+        await asyncio.sleep(0.05)
+        alive.append(sleeper())
+        await asyncio.sleep(0.05)
+        first = alive.pop(0)
+        monkeypatch.setattr(stages, "_younger", lambda life: [alive.pop().pid] if alive else [])
+        first.kill()
+        await asyncio.sleep(0.3)
+        assert [value for _, _, value in tally.take()] == [0, 1, 0]
+        assert not stages.is_up("think")
+        alive.append(sleeper())
+        await asyncio.wait_for(stages.until_up("think"), fakes.WAIT_S)
+        assert [value for _, _, value in tally.take()] == [1, 1]
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+    asyncio.run(run())
+
+
 def said(*texts: str) -> list[Utterance]:
     return [Utterance("user", line) for line in texts]
 
