@@ -19,6 +19,8 @@ RATE_WINDOW: Final = "1m"
 STABLE_S: Final = 300
 DNS_PORT: Final = 53
 LEAST_COUNT: Final = "1e-9"
+PROCESS: Final = "<<.GroupBy>>, stage, started"
+"""Labels that tell the rows of one process of one pod."""
 
 
 def service_account() -> Manifest:
@@ -84,11 +86,14 @@ def _metric(name: str, thousandths: int) -> Manifest:
 
 
 def adapter_rules() -> Manifest:
-    """Rules of prometheus-adapter that make WAITED and BUSY of what pods tell on /metrics."""
-    waited, count = (_sum(f"rate(tristage_queue_seconds_{part}", "") for part in ("sum", "count"))
+    """Rules of prometheus-adapter that make WAITED and BUSY of what pods tell on /metrics.
+
+    Places count of processes that beat: a killed one's stay on /metrics as they were, for ever."""
+    waited, count = (_sum(_over("rate", f"queue_seconds_{part}")) for part in ("sum", "count"))
+    beats = f"{_over('rate', 'heartbeats_total')} > 0"
     taken, places = (
-        _sum("avg_over_time(tristage_slots", f"state{states},")
-        for states in ('="running"', '=~"running|free"')
+        _sum(f"{_over('avg_over_time', 'slots', states)} and on ({PROCESS}) {beats}")
+        for states in ('state="running",', 'state=~"running|free",')
     )
     rules = {
         WAITED: ("tristage_queue_seconds_count", f"{waited} / clamp_min({count}, {LEAST_COUNT})"),
@@ -97,9 +102,12 @@ def adapter_rules() -> Manifest:
     return {"rules": {"custom": [_rule(name, *rule) for name, rule in rules.items()]}}
 
 
-def _sum(function: str, labels: str) -> str:
-    inner = f"{function}{{{labels}<<.LabelMatchers>>}}[{RATE_WINDOW}])"
-    return f"sum({inner}) by (<<.GroupBy>>, stage)"
+def _over(function: str, name: str, labels: str = "") -> str:
+    return f"{function}(tristage_{name}{{{labels}<<.LabelMatchers>>}}[{RATE_WINDOW}])"
+
+
+def _sum(rows: str) -> str:
+    return f"sum({rows}) by (<<.GroupBy>>, stage)"
 
 
 def _rule(name: str, series: str, of_a_stage: str) -> Manifest:

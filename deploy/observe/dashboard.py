@@ -257,17 +257,18 @@ ROWS: Final = (
             ),
             Panel(
                 "Stages that are up",
-                (Line(f"min by (of) (tristage:stage_up{{{OF_JOB}}})", "{{of}}"),),
+                (Line(f"min by (stage) (tristage:stage_up{{{OF_STAGE}}})", "{{stage}}"),),
                 "short",
                 8,
                 top=1,
             ),
             Panel(
-                "Processes and servers that came back",
+                "Processes that ended, servers that came back",
                 (
                     Line(
-                        f"sum by (of) (increase(tristage_restarts_total{{{OF_JOB}}}[15m]))",
-                        "{{of}}",
+                        f"sum by (stage) (tristage:ended{{{OF_STAGE}}}"
+                        f" - min_over_time(tristage:ended{{{OF_STAGE}}}[15m]))",
+                        "{{stage}}",
                     ),
                     Line(f"sum(changes(tristage:server_started{{{OF_JOB}}}[15m]))", "server"),
                 ),

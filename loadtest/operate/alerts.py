@@ -53,9 +53,11 @@ TARGETS: Final[dict[str, Target]] = {
 
 @dataclass
 class Stand:
-    """A server, and whether its keeper has had to start it again."""
+    """A server, and whether its keeper has had to start it again; `forget`: Prometheus is told of
+    no server any more."""
 
     server: Server
+    forget: Callable[[], None] = lambda: None
     news: list[str] = field(default_factory=list)
 
     def kill(self, model: str) -> None:
@@ -118,6 +120,7 @@ def observed(fault: Fault, folder: Path) -> tuple[set[str], float]:
         standing(fault, folder) as stand,
         scraping(stand.server.metrics_address, folder / "prometheus", FACTOR) as prometheus,
     ):
+        stand.forget = prometheus.forget_targets
         return asyncio.run(_observed(fault, stand, prometheus))
 
 
@@ -202,9 +205,14 @@ async def _fill(stand: Stand) -> None:
             held.cancel()
 
 
-async def _kill(stand: Stand) -> None:
-    await _one_turn(stand)
-    stand.kill("emu_think")
+def kill(model: str) -> Inject:
+    """Its process ends, and nobody brings it back."""
+
+    async def inject(stand: Stand) -> None:
+        await _one_turn(stand)
+        stand.kill(model)
+
+    return inject
 
 
 async def _kill_often(stand: Stand) -> None:
@@ -222,6 +230,11 @@ async def _kill_server(stand: Stand) -> None:
 async def _stop_server(stand: Stand) -> None:
     await _one_turn(stand)
     await asyncio.to_thread(stand.server.stop)
+
+
+async def _forget_server(stand: Stand) -> None:
+    await _one_turn(stand)
+    stand.forget()
 
 
 async def _one_turn(stand: Stand) -> None:
@@ -272,10 +285,13 @@ FAULTS: Final = (
     ),
     Fault("lost requests", frozenset({"LeakedRequests"}), _lose),
     Fault("bytes held", frozenset({"BytesNearBudget"}), _fill),
-    Fault("dead stage", frozenset({"StageDead"}), _kill),
+    Fault("dead stage", frozenset({"StageDead"}), kill("emu_think")),
+    Fault("dead door", frozenset({"StageDead"}), kill(DOOR)),
+    Fault("dead stage that no door knows", frozenset({"StageDead"}), kill(LEAKY)),
     Fault("stage that keeps dying", frozenset({"StageRestarts"}), _kill_often, kept=True),
     Fault("killed server", frozenset({"ServerRestarted"}), _kill_server, kept=True),
     Fault("server away", frozenset({"ServerDown"}), _stop_server),
+    Fault("no server known", frozenset({"NoServers"}), _forget_server),
     Fault(
         "deadlines that cannot be met",
         frozenset({"TurnErrorsFast", "TurnErrorsSlow"}),

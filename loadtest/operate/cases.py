@@ -1,8 +1,9 @@
 """Unit tests of the alerts for promtool: what /metrics would tell of each fault, and of none.
 
 `python -m loadtest.operate.cases` writes `deploy/observe/alerts.test.yaml`. Each case is a
-deployment of one server whose door is `turn`, whose engines are `think` and `speak`; a fault
-changes some of its series and nothing else, so that every other alert is held to be silent.
+deployment of one server whose door is `turn`, whose engines are `think` and `speak`, or of one more
+behind it; a fault changes some of its series and nothing else, so that every other alert is held to
+be silent.
 """
 
 import re
@@ -17,6 +18,9 @@ import yaml  # type: ignore[import-untyped]
 OBSERVE: Final = Path(__file__).parents[2] / "deploy" / "observe"
 TARGET: Final = OBSERVE / "alerts.test.yaml"
 JOB, SERVER, STARTED = "tristage", "voice-1:8002", "1700000000.000"
+BEHIND: Final = "think-1:8002"
+"""Another server, of think alone: there the door of SERVER knows only its own proxy of it."""
+
 PERIOD_S: Final = 15
 LENGTH: Final = 360
 """Samples of each series: an hour and a half."""
@@ -28,8 +32,8 @@ Series = dict[str, str]
 @dataclass(frozen=True)
 class Case:
     """`changed` replaces or adds series of the healthy server; each of `fires` is an alert, the
-    labels beside `job` and `severity` that it must bear, and the value that it tells of. At `at`
-    all others are silent."""
+    labels beside `job` and `severity` that it must bear (an empty one it must not), and the value
+    that it tells of. At `at` all others are silent."""
 
     name: str
     changed: Series
@@ -114,12 +118,37 @@ def failing(share: float, outcome: str = "STAGE_FAILED") -> Series:
     }
 
 
-def stale(name: str, value: float, **labels: str) -> Series:
-    """What a killed process of the door has left behind in /metrics."""
+def still(name: str, value: float, stage: str = "turn", **labels: str) -> Series:
+    """What a killed process has left behind in /metrics."""
     old = "1600000000.000"
     return {
-        series("heartbeats_total", "turn", started=old): steady(900),
-        series(name, "turn", started=old, **labels): steady(value),
+        series("heartbeats_total", stage, started=old): steady(900),
+        series(name, stage, started=old, **labels): steady(value),
+    }
+
+
+def killed(born: int, at: int) -> str:
+    """Heartbeats of a process that was there from one sample to another; its row stays."""
+    before, beats = f"_x{born} " if born else "", 30 * (at - born)
+    return f"{before}1+30x{at - born} {1 + beats}x{LENGTH}"
+
+
+def left(born: int, at: int) -> str:
+    """Of one that ended in order: its row goes with it."""
+    before = f"_x{born} " if born else ""
+    return f"{before}1+30x{at - born} stale"
+
+
+def beating(born: int) -> str:
+    """Of one that is there from a sample on."""
+    return f"_x{born} 1+30x{LENGTH}"
+
+
+def behind(*lives: str, up: str = f"1x{LENGTH}") -> Series:
+    """The server behind, and the heartbeats of its processes of think, one after another."""
+    return {f'up{{instance="{BEHIND}",job="{JOB}"}}': up} | {
+        series("heartbeats_total", "think", started=f"17{number:08}.000", instance=BEHIND): life
+        for number, life in enumerate(lives)
     }
 
 
@@ -166,24 +195,55 @@ CASES: Final = (
         [("LeakedRequests", {**HERE, "stage": "speak"}, "3")],
     ),
     Case(
-        "a stage is gone",
+        "a stage is gone, as the door says",
         {series("stage_up", "turn", of="speak"): f"1x60 0x{LENGTH}"},
-        [("StageDead", {**HERE, "of": "speak"}, "0")],
+        [("StageDead", {**HERE, "stage": "speak"}, "0")],
     ),
     Case(
         "a stage is away for one scrape",
         {series("stage_up", "turn", of="speak"): f"1x158 0 1x{LENGTH}"},
     ),
     Case(
-        "a door that was killed has left rows behind",
-        stale("stage_up", 0, of="speak") | stale("open_requests", 9),
+        "a stage is gone in a server behind, whose proxy is up",
+        behind(killed(0, 100)),
+        [("StageDead", {"instance": BEHIND, "stage": "think"}, "0")],
     ),
     Case(
-        "a stage ends again and again",
-        {series("restarts_total", "turn", of="speak"): f"0x110 1x10 2x10 3x10 4x{LENGTH}"},
-        [("StageRestarts", {**HERE, "of": "speak"}, "4")],
+        "the door is gone, and nobody tells of it",
+        {
+            series("heartbeats_total", "turn"): killed(0, 100),
+            series("requests_total", "turn", outcome="ok"): f"0+150x100 15000x{LENGTH}",
+        },
+        [("StageDead", {**HERE, "stage": "turn"}, "0")],
     ),
-    Case("a stage ended once", {series("restarts_total", "turn", of="speak"): f"0x130 1x{LENGTH}"}),
+    Case(
+        "doors and stages that were killed have left rows behind",
+        still("stage_up", 0, of="speak")
+        | still("open_requests", 9)
+        | still("open_requests", 9, "think")
+        | behind(killed(0, 60), beating(62)),
+    ),
+    Case(
+        "an upgrade: another version came, the name was loaded again, and both of before have gone",
+        behind(left(0, 140), left(110, 152), beating(138)),
+        at="39m",
+    ),
+    Case("an upgrade whose process died on trial", behind(f"0+30x{LENGTH}", killed(120, 130))),
+    Case("a replica was taken away", behind(left(0, 145), up="1x145 stale")),
+    Case("a replica came", behind(beating(158), up=f"_x158 1x{LENGTH}")),
+    Case(
+        "a stage ends again and again in a server behind, and one process was seen once",
+        behind(
+            killed(0, 108), killed(110, 118), f"_x121 9x{LENGTH}", killed(123, 150), beating(151)
+        ),
+        [("StageRestarts", {"instance": BEHIND, "stage": "think"}, "4")],
+    ),
+    Case("a stage ended twice", behind(killed(0, 130), killed(131, 140), beating(141))),
+    Case(
+        "a stage ended again and again before there was anybody to see it",
+        behind(*(f"{beats}x{LENGTH}" for beats in (9, 90, 20, 60)), f"9+30x{LENGTH}"),
+        at="5m",
+    ),
     Case(
         "the server was started again",
         {
@@ -200,6 +260,17 @@ CASES: Final = (
         "the server does not answer",
         {f'up{{instance="{SERVER}",job="{JOB}"}}': f"1x120 0x{LENGTH}"},
         [("ServerDown", HERE, "0")],
+    ),
+    Case(
+        "there are no servers",
+        {name: f"{values.split()[0].split('x')[0]}x60 stale" for name, values in healthy().items()},
+        [("NoServers", {"job": ""}, "1")],
+    ),
+    Case(
+        "bytes are nearly all taken, and a process that was killed might have taken more",
+        {series("stage_bytes", "think", part="requests", kind="used"): steady(980)}
+        | still("stage_bytes", 9000, "think", part="requests", kind="declared"),
+        [("BytesNearBudget", {**HERE, "stage": "think", "part": "requests"}, "98%")],
     ),
     Case(
         "bytes are nearly all taken",
@@ -261,7 +332,11 @@ def _test(case: Case, alerts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
 def _expected(case: Case, name: str, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
-            "exp_labels": {"job": JOB, **labels, **alert["labels"]},
+            "exp_labels": {
+                label: told
+                for label, told in {"job": JOB, **labels, **alert["labels"]}.items()
+                if told
+            },
             "exp_annotations": {
                 key: _filled(words, labels, value) for key, words in alert["annotations"].items()
             },

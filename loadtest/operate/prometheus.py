@@ -40,6 +40,12 @@ class Prometheus:
     """One that runs; its data ends with it."""
 
     address: str
+    targets: Path
+    """Names what it scrapes; followed while it runs."""
+
+    def forget_targets(self) -> None:
+        """There is nothing to scrape any more."""
+        _replace(self.targets, "[]")
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Every series of an instant query, as the HTTP API has them; ValueError for no PromQL."""
@@ -80,7 +86,9 @@ def scraping(metrics_address: str, folder: Path, factor: float = 1) -> Iterator[
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("rules.yaml", "alerts.yaml"):
         (folder / name).write_text(shortened((OBSERVE / name).read_text(), factor))
-    (folder / "prometheus.yaml").write_text(_configuration(metrics_address))
+    targets = folder / "targets.json"
+    _replace(targets, json.dumps([{"targets": [metrics_address]}]))
+    (folder / "prometheus.yaml").write_text(_configuration())
     (port,) = free_ports(1)
     address = f"{LOCALHOST}:{port}"
     command = [
@@ -93,7 +101,7 @@ def scraping(metrics_address: str, folder: Path, factor: float = 1) -> Iterator[
     with log.open("wb") as kept, subprocess.Popen(command, stdout=kept, stderr=kept) as process:
         try:
             _wait_until(lambda: _is_ready(address), "did not start", process, log)
-            found = Prometheus(address)
+            found = Prometheus(address, targets)
             _wait_until(lambda: bool(found.query("up")), "scraped nothing", process, log)
             yield found
         finally:
@@ -122,8 +130,15 @@ def shortened(text: str, factor: float) -> str:
     return str(yaml.safe_dump(told, sort_keys=False, width=10_000))
 
 
-def _configuration(metrics_address: str) -> str:
-    target = {"job_name": JOB, "static_configs": [{"targets": [metrics_address]}]}
+def _replace(path: Path, text: str) -> None:
+    """Whoever follows the file sees all of it at once."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _configuration() -> str:
+    target = {"job_name": JOB, "file_sd_configs": [{"files": ["targets.json"]}]}
     return str(
         yaml.safe_dump(
             {

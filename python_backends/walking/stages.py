@@ -82,6 +82,7 @@ class Stages:
         self._older: dict[int, _Life] = {}
         """By their pids: processes beside a newer one of their model that have requests yet."""
 
+        self._told_up: dict[str, bool] = {}
         self._seen = asyncio.Condition()
         self._saying: asyncio.Task[None] | None = None
 
@@ -135,7 +136,7 @@ class Stages:
 
     def _look(self) -> bool:
         """Whether a stage is there that was not."""
-        found = False
+        fresh: set[str] = set()
         self._looked_for = frozenset(self._in_use(self._models))
         for gone in [one for model, one in self._lives.items() if model not in self._looked_for]:
             if not gone.inside:
@@ -152,10 +153,26 @@ class Stages:
                 self._meters.begin("restarts_total", of=stage_of(model))
             else:
                 self._meters.count("restarts_total", of=stage_of(model))
-            self._meters.gauge("stage_up", 1, of=stage_of(model))
             self._lives[model] = life
-            found = True
-        return found
+            fresh.add(stage_of(model))
+        there = {model for model, _ in processes}
+        for life in self._lives.values():
+            life.retired = life.retired and life.model in there  # who took its place has ended, too
+        self._tell_up(fresh)
+        return bool(fresh)
+
+    def _tell_up(self, fresh: Collection[str] = ()) -> None:
+        """A stage is up while each of its models that is in use, and has had a process, has one.
+
+        Told where that has changed, and of stages that have a `fresh` process."""
+        up: dict[str, bool] = {}
+        for model in sorted(self._looked_for & self._lives.keys()):
+            life, stage = self._lives[model], stage_of(model)
+            up[stage] = up.get(stage, True) and (not life.ended or life.retired)
+        for stage, is_up in up.items():
+            if stage in fresh or self._told_up.get(stage) is not is_up:
+                self._meters.gauge("stage_up", int(is_up), of=stage)
+        self._told_up |= up
 
     def _opened(self, model: str, pid: int) -> _Life | None:
         """A process whose end will be told; None when it has ended."""
@@ -172,8 +189,7 @@ class Stages:
         self._older.pop(life.pid, None)
         replaced = bool(self._younger(life))
         life.retired = replaced or life.model not in self._in_use(self._models)
-        if not life.retired:
-            self._meters.gauge("stage_up", 0, of=stage_of(life.model))
+        self._tell_up()
         self._release(life)
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._tell, life)
 

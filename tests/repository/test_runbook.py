@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.kubernetes.groups import APP, name_of
+from deploy.plan import Plan
+
 ROOT = Path(__file__).parents[2]
 RUNBOOK = ROOT / "docs" / "runbook.md"
 MAKEFILE = ROOT / "Makefile"
@@ -21,15 +24,20 @@ PARSERS = {
     "loadtest.operate.practice": "loadtest.operate.practice",
     "loadtest.operate": "loadtest.operate.__main__",
 }
-PLAIN = ("cp", "curl", "kill", "mkdir")
+PLAIN = ("cp", "curl", "kill", "kubectl", "mkdir")
 """Commands of the system."""
 
-MOST_LINES = 200
+MOST_LINES = 225
+
+
+def blocks() -> list[str]:
+    """Those that are to be typed."""
+    return re.findall(r"```sh\n(.*?)```", RUNBOOK.read_text(), re.S)
 
 
 def commands() -> Iterator[str]:
-    """Lines of the blocks that are to be typed."""
-    for block in re.findall(r"```sh\n(.*?)```", RUNBOOK.read_text(), re.S):
+    """Their lines."""
+    for block in blocks():
         yield from (line for line in block.replace("\\\n", " ").splitlines() if line.strip())
 
 
@@ -52,6 +60,26 @@ def test_a_command_is_one_that_there_is(command: str) -> None:
         parser_of(words[2]).parse_args([word for word in words[3:] if word != "&"])
     else:
         assert words[0] in PLAIN
+
+
+def test_a_plan_is_up_before_it_is_scaled() -> None:
+    scaling = [block for block in blocks() if " -m deploy scale " in block]
+    assert scaling
+    for block in scaling:
+        assert " -m deploy up " in block.partition(" -m deploy scale ")[0]
+
+
+def test_what_is_asked_of_a_cluster_is_what_its_manifests_have() -> None:
+    plan = Plan.read(ROOT / "deploy" / "plans" / "stages-apart.yaml")
+    names = {name_of(server) for server in plan.servers}
+    asked = [shlex.split(command) for command in commands() if command.startswith("kubectl ")]
+    assert asked
+    for words in asked:
+        assert words[1:3] == ["-n", APP]
+        assert {word for word in words if "tristage-" in word} <= {
+            *names,
+            *(f"deployment/{name}" for name in names),
+        }
 
 
 @pytest.mark.parametrize("symptom", SYMPTOMS)

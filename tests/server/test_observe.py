@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,17 +17,21 @@ from rich.progress import Progress
 
 from client import audio
 from client.turns import TurnClient
+from deploy.errors import UpgradeFailed
 from deploy.figures import read_metrics
 from deploy.json_log import JsonLog, following
 from deploy.launcher import Server
 from deploy.observe import dashboard
+from deploy.rolling.upgrades import Terms
 from deploy.settings import Settings
+from deploy.stubs import stubs
 from loadtest.apart.stand import emulating
 from loadtest.chaos.caller import DOOR, Caller, Told
 from loadtest.operate import alerts, traces
 from loadtest.operate.cases import OBSERVE
 from loadtest.operate.collector import reading
-from loadtest.operate.prometheus import scraping
+from loadtest.operate.prometheus import LEAST_S, scraping
+from loadtest.operate.stand import THINK, release, standing
 from loadtest.seed.experiment import EMULATED
 from python_backends.log_format import LOG_FORMAT
 
@@ -78,6 +85,44 @@ def test_a_real_prometheus_records_every_rule_of_a_real_run(server: Server, tmp_
 def test_a_fault_sets_off_its_alerts_and_no_others(fault: alerts.Fault, tmp_path: Path) -> None:
     fired, _ = alerts.observed(fault, tmp_path)
     assert fired == fault.fires
+
+
+@pytest.mark.full
+def test_upgrades_set_off_no_alert_though_one_dies_on_trial(tmp_path: Path) -> None:
+    """A process that ends in order takes its rows along; one that was killed leaves a row, and
+    another process serves its stage."""
+    folder, terms = release(tmp_path / "new", [THINK]), Terms(trial_s=0.2, drain_s=30.0)
+
+    def kill(what: str) -> None:
+        if "on trial" in what:
+            for stub in stubs(stand.server.pid, [f"{THINK}.v3"]):
+                os.kill(stub.pid, signal.SIGKILL)
+
+    async def one_turn() -> None:
+        caller = Caller(stand.server.grpc_address)
+        assert (await caller.speak()).outcome == "ok"
+        await caller.close()
+
+    with (
+        standing(tmp_path / "out") as stand,
+        scraping(stand.server.metrics_address, tmp_path / "prometheus", alerts.FACTOR) as watching,
+    ):
+
+        def ended() -> list[float]:
+            time.sleep(2 * LEAST_S + alerts.AFTER_S)
+            asyncio.run(one_turn())
+            assert watching.fired() == set()
+            assert {float(one["value"][1]) for one in watching.query("tristage:stage_up")} == {1}
+            return [float(one["value"][1]) for one in watching.query("tristage:ended > 0")]
+
+        asyncio.run(one_turn())
+        stand.upgrades.upgrade([THINK], folder=folder, terms=terms)
+        assert ended() == []
+        with pytest.raises(UpgradeFailed):
+            stand.upgrades.upgrade(
+                [THINK], folder=folder, terms=replace(terms, trial_s=20.0), tell=kill
+            )
+        assert ended() == [1]
 
 
 @pytest.mark.full

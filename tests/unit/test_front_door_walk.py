@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import model_config_pb2
 
-from python_backends.bridge.meters import Tally
+from python_backends.bridge.meters import Entry, Tally
 from python_backends.errors import Overloaded, StageError, StageFailed
 from python_backends.front_door.history import Histories
 from python_backends.ordering.prompt import Utterance
@@ -370,6 +370,76 @@ def test_whoever_is_inside_a_stage_that_ends_is_told_and_others_wait_for_the_nex
     ]
     assert told == ["think ended"] * 2
     assert took_s < fakes.WAIT_S
+
+
+async def until_told(tally: Tally, wanted: int) -> list[Entry]:
+    """What was told until the stage is said to be up, or not, once more."""
+    found: list[Entry] = []
+
+    async def look() -> None:
+        while ("stage_up", (("of", "think"),), wanted) not in found:
+            found.extend(tally.take())
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(look(), fakes.WAIT_S)
+    return found
+
+
+@pytest.mark.parametrize("old_turn", [True, False])
+def test_a_stage_is_up_again_when_the_version_that_died_on_trial_serves_no_more(
+    sleeper: Callable[[], "subprocess.Popen[bytes]"],
+    monkeypatch: pytest.MonkeyPatch,
+    old_turn: bool,
+) -> None:
+    """The process of the version before has been there all the time, if it had a turn or not."""
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    alive, tally = {"think": sleeper(), "think.v2": sleeper()}, Tally()
+    in_use = ["think"]
+
+    async def run() -> None:
+        stages = Stages(
+            ["think"],
+            lambda models: [(name, one.pid) for name, one in alive.items() if name in models],
+            tally,
+            lambda stages: tuple(in_use),
+        )
+        watcher = asyncio.create_task(stages.watch())
+        await until_told(tally, 1)
+        in_use[:] = ["think", "think.v2"] if old_turn else ["think.v2"]
+        await until_told(tally, 1)
+        alive.pop("think.v2").kill()
+        await until_told(tally, 0)
+        in_use[:] = ["think"]
+        await until_told(tally, 1)
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_stage_is_down_when_the_process_that_took_a_place_has_ended_unseen(
+    sleeper: Callable[[], "subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    alive, tally = [sleeper()], Tally()
+
+    async def run() -> None:
+        stages = Stages(["think"], lambda models: [("think", p.pid) for p in alive], tally)
+        watcher = asyncio.create_task(stages.watch())
+        await until_told(tally, 1)
+        alive.append(sleeper())
+        first = alive.pop(0)
+        monkeypatch.setattr(stages, "_younger", lambda life: [alive.pop().pid] if alive else [])
+        first.kill()
+        await until_told(tally, 0)
+        assert not stages.is_up("think")
+        alive.append(sleeper())
+        told = await until_told(tally, 1)
+        assert ("restarts_total", (("of", "think"),), 1.0) in told
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+    asyncio.run(run())
 
 
 def said(*texts: str) -> list[Utterance]:

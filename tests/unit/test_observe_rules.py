@@ -74,7 +74,9 @@ def test_a_case_that_expects_what_is_not_so_fails(tmp_path: Path) -> None:
     for name in ("rules.yaml", "alerts.yaml"):
         (tmp_path / name).write_text((OBSERVE / name).read_text())
     document = cases.document()
-    document["tests"] = [one for one in document["tests"] if one["name"] == "a stage is gone"]
+    document["tests"] = [
+        one for one in document["tests"] if one["name"] == "a stage is gone, as the door says"
+    ]
     for one in document["tests"][0]["alert_rule_test"]:
         one["exp_alerts"] = []
     (tmp_path / "wrong.test.yaml").write_text(yaml.safe_dump(document))
