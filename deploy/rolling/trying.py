@@ -1,7 +1,7 @@
 """Whether a version that is loaded does: it is asked before any caller, and watched behind them."""
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,6 +19,12 @@ from python_backends import wire
 TIMEOUT_S: Final = 60.0
 FAULT: Final = "STAGE_FAILED"
 """The outcome of a request that is the stage's own fault."""
+
+UNANSWERED: Final = ("CANCELLED", "DEADLINE_MISSED", "OVERLOADED")
+"""Outcomes of requests that are nobody's fault, and how those end that hang."""
+
+FIRST_VERSION: Final = "1"
+"""Which is not told."""
 
 FRAMES: Final = 16
 FIRST: Final[dict[str, NDArray[Any]]] = {
@@ -63,10 +69,23 @@ def seen(server: Server, stage: str, version: int, models: Collection[str], pids
     mine = [
         row
         for row in told
-        if row.name == "tristage_requests_total"
-        and row.stage == stage
-        and row.labels.get("version", "1") == str(version)
+        if row.stage == stage and row.labels.get("version", FIRST_VERSION) == str(version)
     ]
-    failed = sum(row.value for row in mine if row.labels.get("outcome") == FAULT)
-    ok = sum(row.value for row in mine) - failed
-    return Seen(round(ok), round(failed), alive=pids == processes(server, models))
+    ended = {
+        row.labels.get("outcome"): row.value
+        for row in mine
+        if row.name == "tristage_requests_total"
+    }
+    failed, unanswered = ended.get(FAULT, 0.0), sum(ended.get(one, 0.0) for one in UNANSWERED)
+    return Seen(
+        ok=round(sum(ended.values()) - failed - unanswered),
+        failed=round(failed),
+        alive=pids == processes(server, models),
+        unanswered=round(unanswered),
+        begun=_sum(mine, "tristage_first_chunk_seconds_count"),
+        open=_sum(mine, "tristage_open_requests"),
+    )
+
+
+def _sum(rows: Sequence[figures.Row], name: str) -> int:
+    return round(sum(row.value for row in rows if row.name == name))

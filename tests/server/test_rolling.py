@@ -14,7 +14,7 @@ from deploy.errors import BytesUnfit, UpgradeFailed
 from deploy.figures import read_metrics, rows
 from deploy.launcher import Server
 from deploy.readiness import control_request, probing
-from deploy.rolling.upgrades import Terms
+from deploy.rolling.change import Terms
 from deploy.stubs import stubs
 from loadtest.chaos.caller import Caller, Told
 from loadtest.operate.stand import (
