@@ -78,6 +78,9 @@ class World:
         self.loaded = {name: self.weights(name) for name in self.server.models}
         self.turns: dict[int, int] = {}
         self.seen = Seen(0, 0, alive=True)
+        self.fails: set[str] = set()
+        """Models that answer probes alone."""
+
         self.told: list[str] = []
         self.on_load: Callable[[str, Path], None] = lambda name, weights: None
         self.upgrades = Upgrades(self.server)
@@ -163,6 +166,8 @@ class Probe:
 
     def ask(self, request: Any, timeout_s: float) -> None:
         self._require(request.model_name)
+        if request.model_name in self._world.fails:
+            raise ServerFailed(f"model {request.model_name!r} failed: it answers probes alone")
 
     def told(self, order: Any, timeout_s: float) -> Any:
         turns = self._world.turns.items()

@@ -71,6 +71,7 @@ def test_one_that_is_called_off_is_back_when_the_rollback_returns(
         world.rollback(THINK)
         assert world.told[-1] == "think 1: serving again"
         is_as_before(world, THINK)
+        assert "not waited for" not in "".join(world.told)
     assert list(map(str, raised)) == ["think 2 was taken back, think 1 serves: it was called off"]
     world.turns.clear()
     world.upgrade([THINK], new)
@@ -143,6 +144,17 @@ def test_a_server_that_starts_again_while_it_settles_has_what_it_had(
     is_as_before(world, THINK, ACOUSTIC)
 
 
+def test_a_server_that_starts_again_just_when_it_has_settled_has_what_it_had(
+    world: World, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change.Recall, "settle", lambda _: world.start_again())
+    with pytest.raises(UpgradeFailed, match="think 1 serves: the server has been started again"):
+        world.upgrade([THINK], new)
+    is_as_before(world, THINK)
+    world.start_again()
+    is_as_before(world, THINK)
+
+
 def test_a_server_that_starts_again_behind_the_settling_has_the_new_one(
     world: World, new: Path
 ) -> None:
@@ -196,7 +208,7 @@ def test_a_full_disk_leaves_all_as_it_was(
     world: World, new: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(model: Model, folder: Path) -> None:
-        if folder.name == where and model.version_folder.is_relative_to(new):
+        if folder.name == where:
             raise OSError(errno.ENOSPC, "No space left on device")
         place(model, folder)
 
@@ -294,6 +306,16 @@ def test_one_change_at_a_time(world: World, new: Path) -> None:
             world.rollback(ACOUSTIC)
         world.turns.clear()
     assert raised == []
+
+
+def test_one_that_does_not_answer_a_real_request(world: World, new: Path) -> None:
+    world.fails = {"think.v2"}
+    with pytest.raises(UpgradeFailed, match=r"'think\.v2' failed: it answers probes alone"):
+        world.upgrade([THINK], new)
+    is_as_before(world, THINK)
+    world.fails = {"think", "think.v2"}
+    world.upgrade([THINK], new)
+    assert world.served_by(THINK) == NEW
 
 
 def test_a_gate_that_does_not_pass(world: World, new: Path) -> None:
