@@ -20,7 +20,7 @@ from deploy.repositories import Model, place, remove
 from deploy.rolling.gate import pass_gate
 from deploy.rolling.policy import Recall, Seen, Trial, Upgrade
 from deploy.rolling.sources import Version
-from deploy.rolling.trying import processes, seen, try_out
+from deploy.rolling.trying import end, processes, seen, try_out
 from python_backends.versions import Serving, stage_of, version_of
 
 LOAD_TIMEOUT_S: Final = 600.0
@@ -364,6 +364,8 @@ class Change:
                 for name in reversed(gone):
                     with suppress(ServerFailed):  # it was never loaded
                         probe.unload(name, LOAD_TIMEOUT_S)
+            if killed := end(self._server, gone):
+                self._say(f"{len(killed)} processes of {', '.join(gone)} did not end: killed")
             for folder in self._view(move).glob("*.v*"):
                 if stage_of(folder.name) in mine and version_of(folder.name) not in ("", used):
                     remove(folder)

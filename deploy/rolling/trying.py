@@ -1,5 +1,6 @@
 """Whether a version that is loaded does: it is asked before any caller, and watched behind them."""
 
+import time
 import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -13,10 +14,12 @@ from deploy.errors import ServerFailed
 from deploy.launcher import Server
 from deploy.readiness import Probe
 from deploy.rolling.policy import Seen
-from deploy.stubs import stubs
+from deploy.stubs import kill, stubs
 from python_backends import wire
 
 TIMEOUT_S: Final = 60.0
+END_S: Final = 10.0
+LOOK_S: Final = 0.1
 FAULT: Final = "STAGE_FAILED"
 """The outcome of a request that is the stage's own fault."""
 
@@ -61,6 +64,19 @@ def _first(config: Any) -> Any:
 def processes(server: Server, models: Collection[str]) -> set[int]:
     """Pids of what serves them."""
     return {stub.pid for stub in stubs(server.pid, models)}
+
+
+def end(server: Server, models: Collection[str]) -> list[int]:
+    """Once their models have been unloaded: wait for their processes, and kill those that do not
+    end, since a hung one never does; the pids of these."""
+    deadline = time.monotonic() + END_S
+    while left := stubs(server.pid, models):
+        if time.monotonic() > deadline:
+            for stub in left:
+                kill(stub)
+            return [stub.pid for stub in left]
+        time.sleep(LOOK_S)
+    return []
 
 
 def seen(server: Server, stage: str, version: int, models: Collection[str], pids: set[int]) -> Seen:

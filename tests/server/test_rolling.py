@@ -27,6 +27,7 @@ from loadtest.operate.stand import (
     standing,
     versions_of,
 )
+from tests.server.hanging import HANGING, LOADED
 
 pytestmark = pytest.mark.server
 
@@ -201,6 +202,26 @@ def test_one_whose_process_ends_on_trial_is_taken_back(stand: Stand, tmp_path: P
     assert max(told, key=lambda one: one.sent_ns).outcome == "ok"
     assert serving(stand, ACOUSTIC) == before
     assert processes(stand) == []
+
+
+@pytest.mark.full
+def test_one_that_hangs_under_load_is_taken_back_and_ended(stand: Stand, tmp_path: Path) -> None:
+    """It answers its first request and every probe."""
+    folder = release(tmp_path / "new", [THINK])
+    config = folder / THINK / "config.pbtxt"
+    config.write_text(config.read_text().replace(LOADED, HANGING))
+    before, terms = serving(stand, THINK), Terms(trial_s=6.0, answer_s=4.0, drain_s=3.0)
+
+    def upgrade() -> None:
+        with pytest.raises(UpgradeFailed, match="it has answered nothing for 4 s"):
+            stand.upgrades.upgrade([THINK], folder=folder, terms=terms)
+        assert processes(stand) == []
+
+    told = under_load(stand, upgrade)
+    assert max(told, key=lambda one: one.sent_ns).outcome == "ok"
+    assert {one.outcome for one in told if one.outcome != "ok"} <= {"STAGE_FAILED", "OVERLOADED"}
+    assert serving(stand, THINK) == before
+    assert stand.news == []
 
 
 @pytest.mark.full

@@ -1,5 +1,6 @@
 """Upgrades without a tritonserver: a server that says of each model which version it has loaded."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +52,10 @@ class FakeServer(Server):
     @property
     def alive(self) -> bool:
         return True
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
 
     def start_again(self) -> None:
         """With what it was started with, and what was brought in since."""
@@ -185,6 +190,5 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(upgrades, "probing", lambda *_: nullcontext(probe))
     monkeypatch.setattr(upgrades.figures, "read_metrics", lambda *_: "")
     monkeypatch.setattr(change, "seen", lambda *_: found.seen)
-    monkeypatch.setattr(change, "processes", lambda *_: set())
     monkeypatch.setattr(change, "LOOK_S", 0.001)
     return found
