@@ -86,6 +86,7 @@ class Change:
     def __init__(
         self,
         server: Server,
+        run: Path,
         moves: Sequence[Move],
         terms: Terms,
         tell: Tell,
@@ -106,8 +107,8 @@ class Change:
         self._tell = tell
         self._doors = doors
         self._serves = serves
-        self._run = server.run
-        self._file = server.run / VERSIONS
+        self._run = run
+        self._file = run / VERSIONS
         before = Serving.read(self._file)
         self._since = before.epoch
         """From when on turns begin at the new versions."""
@@ -344,31 +345,37 @@ class Change:
         try:
             self._go(probe, {move.stage: move.stage for move in self.moves})
         except (DeployError, OSError) as failure:
-            self._say(f"serving, but what is beside is not cleared away: {failure}")
-            return
-        if self._is_run:
-            self._unload_beside(probe, self.moves)
+            if self._is_run:
+                self._say(f"serving, but what is beside is not cleared away: {failure}")
+                return
+        self._unload_beside(probe, self.moves)
         self._say("serving; the version before is gone")
 
     def _unload_beside(self, probe: Probe, moves: Sequence[Move]) -> None:
-        """Also what an earlier change has left, but not what a stage is served by."""
-        serving = Serving.read(self._file)
-        for move in moves:
-            used = version_of(serving.model(move.stage))
-            mine = move.new.models.keys() | move.now.models.keys()
-            left = {name for name in self._server.models if stage_of(name) in mine}
-            left = {name for name in left if version_of(name) not in ("", used)}
-            gone = [*sorted(left - set(move.loads)), *move.loads]
-            with self._server.changing:
-                self._server.let_go(*gone)
-                for name in reversed(gone):
-                    with suppress(ServerFailed):  # it was never loaded
-                        probe.unload(name, LOAD_TIMEOUT_S)
-            if killed := end(self._server, gone):
-                self._say(f"{len(killed)} processes of {', '.join(gone)} did not end: killed")
-            for folder in self._view(move).glob("*.v*"):
-                if stage_of(folder.name) in mine and version_of(folder.name) not in ("", used):
-                    remove(folder)
+        """What can be; all of it goes with the run."""
+        for move in moves if self._is_run else ():
+            try:
+                self._unload(probe, move)
+            except (DeployError, OSError) as failure:
+                self._say(f"what is beside {move.stage} is not cleared away: {failure}")
+
+    def _unload(self, probe: Probe, move: Move) -> None:
+        """Also what an earlier change has left, but not what the stage is served by."""
+        used = version_of(Serving.read(self._file).model(move.stage))
+        mine = move.new.models.keys() | move.now.models.keys()
+        left = {name for name in self._server.models if stage_of(name) in mine}
+        left = {name for name in left if version_of(name) not in ("", used)}
+        gone = [*sorted(left - set(move.loads)), *move.loads]
+        with self._server.changing:
+            self._server.let_go(*gone)
+            for name in reversed(gone):
+                with suppress(ServerFailed):  # it was never loaded
+                    probe.unload(name, LOAD_TIMEOUT_S)
+        if killed := end(self._server, gone):
+            self._say(f"{len(killed)} processes of {', '.join(gone)} did not end: killed")
+        for folder in self._view(move).glob("*.v*"):
+            if stage_of(folder.name) in mine and version_of(folder.name) not in ("", used):
+                remove(folder)
 
     @property
     def _is_run(self) -> bool:

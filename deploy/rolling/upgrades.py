@@ -15,14 +15,13 @@ from typing import Any
 
 from deploy import figures
 from deploy.budget import refuse_over
-from deploy.errors import BytesUnfit, UpgradeFailed, UpgradeRefused
+from deploy.errors import BytesUnfit, ServerFailed, UpgradeFailed, UpgradeRefused
 from deploy.launcher import DOORS, VERSIONS, Server
 from deploy.readiness import probing
 from deploy.repositories import Model
 from deploy.rolling.change import Change, Move, Tell, Terms
 from deploy.rolling.policy import Phase, Upgrade
 from deploy.rolling.sources import (
-    Files,
     Version,
     as_started,
     files_of,
@@ -74,9 +73,11 @@ class Upgrades:
         self._busy = threading.Lock()
         self._wanted: Sequence[str] = ()
         self._change: Change | None = None
-        self._first: dict[str, Files] = {
-            name: files_of(model.version_folder) for name, model in self._models.items()
+        self._first = {
+            name: replace(model, artefacts=model.version_folder)
+            for name, model in self._models.items()
         }
+        self._files = {name: files_of(one.version_folder) for name, one in self._first.items()}
 
     def upgrade(
         self,
@@ -148,7 +149,7 @@ class Upgrades:
         told = figures.open_requests(figures.read_metrics(self._server.metrics_address))
         change = self._change
         moves = {move.stage: move for move in (change.moves if change else ())}
-        serving = Serving.read(self._server.run / VERSIONS)
+        serving = Serving.read(self._run / VERSIONS)
         rows = []
         with self._probing() as probe:
             for stage in stages(self._models, self._callers):
@@ -167,6 +168,13 @@ class Upgrades:
                     is_open = told.get(stage) if phase is Phase.SERVING else None
                     rows.append(Row(stage, number, phase, ready, is_open, version.where))
         return rows
+
+    @property
+    def _run(self) -> Path:
+        try:
+            return self._server.run
+        except RuntimeError as fault:
+            raise ServerFailed("the server is being started again") from fault
 
     @property
     def _models(self) -> dict[str, Model]:
@@ -190,9 +198,8 @@ class Upgrades:
 
     def _shelf(self, stage: str) -> _Shelf:
         if stage not in self._shelves:
-            first = as_started(stage, self._models, self._callers)
-            loaded = {name: self._first.get(name, now) for name, now in first.files.items()}
-            first = replace(first, files=loaded)
+            first = as_started(stage, self._first, self._callers)
+            first = replace(first, files={name: self._files[name] for name in first.models})
             self._shelves[stage] = _Shelf({first.number: first}, first.number)
         return self._shelves[stage]
 
@@ -200,9 +207,9 @@ class Upgrades:
         now = shelf.serving
         if to == now.number:
             raise UpgradeRefused(f"version {to} of {now.stage} serves already")
-        if to is not None and to in shelf.versions:
-            found = shelf.versions[to]
-            found.refuse_other_files()
+        known = shelf.versions.get(to) if to is not None else None
+        if known is not None and not known.other_files:
+            found = known
         elif to is not None:
             found = of_number(now, to, self._models)
         elif folder is not None:
@@ -239,7 +246,7 @@ class Upgrades:
         self._refuse_over(moves)
         for move in moves:
             self._shelves[move.stage].versions[move.new.number] = move.new
-        self._change = Change(self._server, moves, terms, tell, self._doors, self._serve)
+        self._change = Change(self._server, self._run, moves, terms, tell, self._doors, self._serve)
         with self._probing() as probe:
             self._change.make(probe)
 

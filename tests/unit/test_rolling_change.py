@@ -11,7 +11,7 @@ from deploy.repositories import Model, place
 from deploy.rolling import change
 from deploy.rolling.change import Terms
 from deploy.rolling.policy import Seen
-from tests.unit.rolling_world import World, copies, world, written_again
+from tests.unit.rolling_world import TERMS, World, copies, world, written_again
 
 __all__ = ["world"]
 THINK, ACOUSTIC = "think", "acoustic"
@@ -281,6 +281,25 @@ def test_a_version_whose_files_have_changed_does_not_come_back(world: World, new
     with pytest.raises(UpgradeRefused, match="version 1 of think is not there any more"):
         world.rollback(THINK)
     assert world.served_by(THINK) == NEW
+
+
+def test_a_version_folder_may_be_mended_and_tried_again(world: World) -> None:
+    weights = world.first[THINK].folder / "2" / "weights"
+    weights.parent.mkdir()
+    for told, fails in (("bad", {"think.v2"}), ("good", set())):
+        weights.write_text(f"{told} think 2")
+        world.fails = fails
+        try:
+            world.upgrades.upgrade([THINK], to=2, terms=TERMS)
+        except UpgradeFailed:
+            assert fails
+    assert world.served_by(THINK) == "good think 2"
+
+
+def test_a_server_that_is_being_started_is_not_upgraded(world: World, new: Path) -> None:
+    world.server.stop()
+    with pytest.raises(ServerFailed, match="is being started again"):
+        world.upgrade([THINK], new)
 
 
 def test_the_same_files_again_are_another_version(world: World) -> None:
