@@ -66,7 +66,11 @@ class FakeServer(Server):
         run.mkdir()
         Serving().write(run / VERSIONS)
         mirror(self._known.values(), run / "repositories")
-        self._run = run, "prefix"
+        self._run = run, f"tristage-no-server-{run}-"
+
+    def end(self) -> None:
+        """It is not there, and not started again yet."""
+        self._run = None
 
     @property
     def serving(self) -> Serving:

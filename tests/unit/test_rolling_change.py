@@ -297,7 +297,7 @@ def test_a_version_folder_may_be_mended_and_tried_again(world: World) -> None:
 
 
 def test_a_server_that_is_being_started_is_not_upgraded(world: World, new: Path) -> None:
-    world.server.stop()
+    world.server.end()
     with pytest.raises(ServerFailed, match="is being started again"):
         world.upgrade([THINK], new)
 
