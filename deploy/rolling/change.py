@@ -268,9 +268,11 @@ class Change:
         before = self._server.replaced
         new = {name: model for move in moves for name, model in move.new.models.items()}
         self._server.replaced = before | new
-        if not self._is_run:
+        try:
+            self._require_run()
+        except ServerFailed:
             self._server.replaced = before
-        self._require_run()
+            raise
         self._serves(moves)
 
     def _thrice(self, move: Move) -> bool:
