@@ -15,10 +15,6 @@ from deploy.proxies import PROXY_BACKEND, proxy_config
 Overrides = Mapping[str, Mapping[str, str]]
 """Model name -> parameter -> value, for one run."""
 
-CALLED_BY_TASK = {"transcribe": {"encode"}}
-"""Models that a task of ar_loop calls by name: a doubtful window is encoded again."""
-
-
 CONFIG = "config.pbtxt"
 ENGINE_BACKEND = "slot_engine"
 """Its models are of no use but to whoever names them."""
@@ -50,8 +46,7 @@ class Model:
         """Models this one sends requests to: steps of an ensemble, children over BLS, the ensemble
         behind a front door. Only an ensemble's steps are loaded by the server itself."""
         steps = {step.model_name for step in self.config.ensemble_scheduling.step}
-        by_task = CALLED_BY_TASK.get(self.parameters.get("task", ""), set())
-        return steps.union(by_task, self._named(in_process=False))
+        return steps.union(self._named(in_process=False))
 
     @property
     def opens(self) -> set[str]:

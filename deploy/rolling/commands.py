@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from deploy.cluster.control import Control, ask
 from deploy.errors import DeployError, UpgradeRefused
 from deploy.launcher import Server
 from deploy.processes import SHARED_MEMORY, start_time
-from deploy.rolling.upgrades import Tell, Terms, Upgrades
+from deploy.rolling.change import Tell, Terms
+from deploy.rolling.upgrades import Upgrades
 
 SERVING = "serving"
 """Below `out`: a file for each server that takes these orders, named by the pid of its keeper."""
@@ -51,7 +52,7 @@ def upgrade(options: argparse.Namespace) -> int:
 
 
 def rollback(options: argparse.Namespace) -> int:
-    """Exit code 0 when the version before serves, or is about to."""
+    """Exit code 0 when the version before serves, also that before an upgrade under way."""
     _give(options, {"order": "rollback", "stage": options.stage, **_terms(options)})
     return 0
 
@@ -104,14 +105,14 @@ def _orders(upgrades: Upgrades) -> dict[str, Any]:
 def _add_terms(parser: argparse.ArgumentParser) -> None:
     default = Terms()
     parser.add_argument("--trial-s", type=float, default=default.trial_s, help="(%(default)g)")
+    parser.add_argument("--answer-s", type=float, default=default.answer_s, help="(%(default)g)")
     parser.add_argument("--drain-s", type=float, default=default.drain_s, help="(%(default)g)")
     parser.add_argument("--gate", default="", help="a command that has to end with 0 beforehand")
     parser.add_argument("--server", type=int, metavar="PID", help="of `serve`, if several run")
 
 
 def _terms(options: argparse.Namespace) -> dict[str, Any]:
-    terms = {"trial_s": options.trial_s, "drain_s": options.drain_s, "gate": options.gate}
-    return {"terms": terms}
+    return {"terms": {one.name: getattr(options, one.name) for one in fields(Terms)}}
 
 
 def _give(options: argparse.Namespace, order: Mapping[str, Any]) -> Any:

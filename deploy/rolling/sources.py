@@ -13,12 +13,18 @@ from deploy.views import stages
 from python_backends.versions import model_of
 
 Models = Mapping[str, Model]
+Files = tuple[tuple[str, int, int], ...]
+"""Of a folder: relative path, bytes and time of change in ns of each file, in order."""
+
+WRITTEN = "__pycache__"
+"""Which loading a version may add to its folder."""
 
 
 @dataclass(frozen=True)
 class Version:
     """`models`: the stage, and of what it calls and opens whatever this version brings along; by
-    their own names, each with a version folder that is named by the number."""
+    their own names, each with a version folder that is named by the number. `files`: what those
+    folders had when it was made; a version is its folders, and has no copy of them."""
 
     stage: str
     number: int
@@ -26,6 +32,7 @@ class Version:
     """For a person."""
 
     models: Models
+    files: Mapping[str, Files]
 
     @property
     def loads(self) -> list[str]:
@@ -33,11 +40,35 @@ class Version:
         opened = {name for model in self.models.values() for name in model.opens}
         return [*sorted(self.models.keys() - opened - {self.stage}), self.stage]
 
-    def beside(self) -> dict[str, Model]:
-        """The same under names of their own (`think.v2`), which they call each other by."""
-        names = {name: model_of(name, self.number) for name in self.models}
+    @property
+    def names(self) -> dict[str, str]:
+        """Of its models beside those that serve: `think.v2`."""
+        return {name: model_of(name, self.number) for name in self.models}
+
+    def beside(self, others: Mapping[str, str] | None = None) -> dict[str, Model]:
+        """The same under these names, which they call each other by; `others`: `names` of the
+        versions that come with it, which they call as well."""
+        names = {**(others or {}), **self.names}
         found = (_renamed(model, names) for model in self.models.values())
         return {model.name: model for model in found}
+
+    @property
+    def other_files(self) -> list[Path]:
+        """Folders that have other files by now."""
+        return [
+            model.version_folder
+            for name, model in self.models.items()
+            if files_of(model.version_folder) != self.files[name]
+        ]
+
+    def refuse_other_files(self) -> None:
+        """UpgradeRefused when it can no longer be loaded as it was."""
+        if changed := self.other_files:
+            raise UpgradeRefused(
+                f"version {self.number} of {self.stage} is not there any more: "
+                f"{', '.join(map(str, changed))} has other files than when it was loaded; bring a "
+                "folder of its own in with `upgrade --from`"
+            )
 
 
 def as_started(stage: str, models: Models, callers: Sequence[str]) -> Version:
@@ -78,6 +109,29 @@ def of_folder(now: Version, number: int, folder: Path, overrides: Overrides) -> 
     return _whole(now, number, str(folder), mine)
 
 
+def refuse_overwritten(now: Version, new: Version) -> None:
+    """UpgradeRefused when the new one was written over the files of the one that serves, which
+    could then not be brought back."""
+    changed = {folder.resolve() for folder in now.other_files}
+    for model in new.models.values():
+        if (folder := model.version_folder.resolve()) in changed:
+            raise UpgradeRefused(
+                f"{folder} has other files than when version {now.number} of {now.stage}, which "
+                "serves, was loaded from it: that one could not be brought back. Put the new files "
+                "into a folder of their own (build --into FOLDER), and the old ones back"
+            )
+
+
+def files_of(folder: Path) -> Files:
+    """See Files; none where there is no folder."""
+    found = []
+    for path in sorted(folder.resolve().rglob("*")):
+        if path.is_file() and WRITTEN not in path.parts:
+            told = path.stat()
+            found.append((str(path.relative_to(folder.resolve())), told.st_size, told.st_mtime_ns))
+    return tuple(found)
+
+
 def refuse_others_callers(now: Version, new: Version) -> None:
     """UpgradeRefused when callers would see another model: tensors, batches, how it answers."""
     old, to = now.models[now.stage].config, new.models[new.stage].config
@@ -90,7 +144,9 @@ def refuse_others_callers(now: Version, new: Version) -> None:
 
 
 def _version(stage: str, number: int, where: str, mine: Models) -> Version:
-    return Version(stage, number, where, {n: replace(m, number=number) for n, m in mine.items()})
+    files = {name: files_of(model.version_folder) for name, model in mine.items()}
+    models = {name: replace(model, number=number) for name, model in mine.items()}
+    return Version(stage, number, where, models, files)
 
 
 def _whole(now: Version, number: int, where: str, mine: Models) -> Version:

@@ -1,7 +1,8 @@
 """Whether a version that is loaded does: it is asked before any caller, and watched behind them."""
 
+import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,12 +14,20 @@ from deploy.errors import ServerFailed
 from deploy.launcher import Server
 from deploy.readiness import Probe
 from deploy.rolling.policy import Seen
-from deploy.stubs import stubs
+from deploy.stubs import kill, stubs
 from python_backends import wire
 
 TIMEOUT_S: Final = 60.0
+END_S: Final = 10.0
+LOOK_S: Final = 0.1
 FAULT: Final = "STAGE_FAILED"
 """The outcome of a request that is the stage's own fault."""
+
+UNANSWERED: Final = ("CANCELLED", "DEADLINE_MISSED", "OVERLOADED")
+"""Outcomes of requests that are nobody's fault, and how those end that hang."""
+
+FIRST_VERSION: Final = "1"
+"""Which is not told."""
 
 FRAMES: Final = 16
 FIRST: Final[dict[str, NDArray[Any]]] = {
@@ -57,16 +66,42 @@ def processes(server: Server, models: Collection[str]) -> set[int]:
     return {stub.pid for stub in stubs(server.pid, models)}
 
 
+def end(server: Server, models: Collection[str]) -> list[int]:
+    """Once their models have been unloaded: wait for their processes, and kill those that do not
+    end, since a hung one never does; the pids of these."""
+    deadline = time.monotonic() + END_S
+    while left := stubs(server.pid, models):
+        if time.monotonic() > deadline:
+            for stub in left:
+                kill(stub)
+            return [stub.pid for stub in left]
+        time.sleep(LOOK_S)
+    return []
+
+
 def seen(server: Server, stage: str, version: int, models: Collection[str], pids: set[int]) -> Seen:
     """What a version of a stage has answered; a native backend tells nothing of that."""
     told = figures.rows(figures.read_metrics(server.metrics_address))
     mine = [
         row
         for row in told
-        if row.name == "tristage_requests_total"
-        and row.stage == stage
-        and row.labels.get("version", "1") == str(version)
+        if row.stage == stage and row.labels.get("version", FIRST_VERSION) == str(version)
     ]
-    failed = sum(row.value for row in mine if row.labels.get("outcome") == FAULT)
-    ok = sum(row.value for row in mine) - failed
-    return Seen(round(ok), round(failed), alive=pids == processes(server, models))
+    ended = {
+        row.labels.get("outcome"): row.value
+        for row in mine
+        if row.name == "tristage_requests_total"
+    }
+    failed, unanswered = ended.get(FAULT, 0.0), sum(ended.get(one, 0.0) for one in UNANSWERED)
+    return Seen(
+        ok=round(sum(ended.values()) - failed - unanswered),
+        failed=round(failed),
+        alive=pids == processes(server, models),
+        unanswered=round(unanswered),
+        begun=_sum(mine, "tristage_first_chunk_seconds_count"),
+        open=_sum(mine, "tristage_open_requests"),
+    )
+
+
+def _sum(rows: Sequence[figures.Row], name: str) -> int:
+    return round(sum(row.value for row in rows if row.name == name))

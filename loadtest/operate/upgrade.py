@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.progress import Progress
 
 from deploy.errors import DeployError
-from deploy.rolling.upgrades import Terms
+from deploy.rolling.change import Terms
 from loadtest.chaos.caller import Caller, Told, percentile
 from loadtest.engine.figures import Found
 from loadtest.operate.stand import (

@@ -29,6 +29,9 @@ class LoopSettings:
     prompt: str = "order"
     """Of task converse: "order", with our menu, or "chat", by the template in chat.json."""
 
+    encode_model: str = "encode"
+    """Of task transcribe: the model that encodes a doubtful window again."""
+
     join_tokens: int = 0
     """Tokens of further short prompts that may join one step; not with engine bls."""
 

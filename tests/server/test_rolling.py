@@ -14,7 +14,7 @@ from deploy.errors import BytesUnfit, UpgradeFailed
 from deploy.figures import read_metrics, rows
 from deploy.launcher import Server
 from deploy.readiness import control_request, probing
-from deploy.rolling.upgrades import Terms
+from deploy.rolling.change import Terms
 from deploy.stubs import stubs
 from loadtest.chaos.caller import Caller, Told
 from loadtest.operate.stand import (
@@ -27,6 +27,7 @@ from loadtest.operate.stand import (
     standing,
     versions_of,
 )
+from tests.server.hanging import HANGING, LOADED
 
 pytestmark = pytest.mark.server
 
@@ -139,15 +140,28 @@ def test_a_version_and_the_way_back_lose_nobody_and_mix_no_turn(
     assert stand.news == []
 
 
-@pytest.mark.parametrize("gate", ["", "false"])
-def test_one_that_does_not_load_or_pass_leaves_the_old_one_serving(
-    stand: Stand, tmp_path: Path, gate: str
+SMALL = 'parameters { key: "bytes_requests" value { string_value: "1" } }'
+"""No request fits."""
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "gate", "why"),
+    [
+        ("broken", "", "", "not loaded"),
+        ("never heard", "", "false", "its gate ended with 1"),
+        ("never heard", SMALL, "", "request"),
+    ],
+)
+def test_one_that_does_not_load_answer_or_pass_leaves_the_old_one_serving(
+    stand: Stand, tmp_path: Path, words: str, config: str, gate: str, why: str
 ) -> None:
-    folder = release(tmp_path / "new", [THINK], "never heard" if gate else "broken")
+    folder = release(tmp_path / "new", [THINK], words)
+    with (folder / THINK / "config.pbtxt").open("a") as file:
+        file.write(config)
     before = serving(stand, THINK)
 
     def upgrade() -> None:
-        with pytest.raises(UpgradeFailed, match="gate" if gate else "not loaded"):
+        with pytest.raises(UpgradeFailed, match=why):
             stand.upgrades.upgrade([THINK], folder=folder, terms=Terms(gate=gate))
 
     told = under_load(stand, upgrade)
@@ -191,6 +205,27 @@ def test_one_whose_process_ends_on_trial_is_taken_back(stand: Stand, tmp_path: P
 
 
 @pytest.mark.full
+def test_one_that_hangs_under_load_is_taken_back_and_ended(stand: Stand, tmp_path: Path) -> None:
+    """It answers its first request and every probe."""
+    folder = release(tmp_path / "new", [THINK])
+    config = folder / THINK / "config.pbtxt"
+    config.write_text(config.read_text().replace(LOADED, HANGING))
+    terms = Terms(trial_s=6.0, answer_s=4.0, drain_s=3.0)
+    before, news = serving(stand, THINK), list(stand.news)
+
+    def upgrade() -> None:
+        with pytest.raises(UpgradeFailed, match="it has answered nothing for 4 s"):
+            stand.upgrades.upgrade([THINK], folder=folder, terms=terms)
+        assert processes(stand) == []
+
+    told = under_load(stand, upgrade)
+    assert max(told, key=lambda one: one.sent_ns).outcome == "ok"
+    assert {one.outcome for one in told if one.outcome != "ok"} <= {"STAGE_FAILED", "OVERLOADED"}
+    assert serving(stand, THINK) == before
+    assert stand.news == news
+
+
+@pytest.mark.full
 def test_an_upgrade_that_is_called_off_ends_as_if_it_had_not_been(
     stand: Stand, tmp_path: Path
 ) -> None:
@@ -212,6 +247,40 @@ def test_an_upgrade_that_is_called_off_ends_as_if_it_had_not_been(
     assert "called off piece" in ways(told)
     assert ways(told)[-1] == "emulated piece"
     assert serving(stand, THINK) == before
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("when", ["trial stood", "settling"])
+def test_a_rollback_while_it_drains_or_settles_is_over_when_the_old_one_serves(
+    stand: Stand, tmp_path: Path, when: str
+) -> None:
+    folder = release(tmp_path / "new", [THINK], "called off piece")
+    before, back = serving(stand, THINK), list[threading.Thread]()
+    told = list[str]()
+
+    def call_off(what: str) -> None:
+        """And go on when that has been heard."""
+        if when in what:
+            heard = threading.Event()
+
+            def tell(answer: str) -> None:
+                told.append(answer)
+                heard.set()
+
+            back.append(threading.Thread(target=stand.upgrades.rollback, args=(THINK, TERMS, tell)))
+            back[0].start()
+            assert heard.wait(10.0)
+
+    def upgrade() -> None:
+        with pytest.raises(UpgradeFailed, match="called off"):
+            stand.upgrades.upgrade([THINK], folder=folder, terms=QUICK, tell=call_off)
+        back[0].join()
+        assert serving(stand, THINK) == before
+
+    all_served(turns := under_load(stand, upgrade))
+    assert processes(stand) == []
+    assert ways(turns)[-1] == "emulated piece"
+    assert [one.split(": ")[-1] for one in told[1:]] == ["serving again"]
 
 
 def test_two_that_do_not_fit_are_refused_by_name(stand: Stand, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from deploy.errors import RepositoryError, UpgradeFailed, UpgradeRefused
 from deploy.repositories import Model, place, read_models
-from deploy.rolling.policy import Phase, Seen, Trial, Upgrade
+from deploy.rolling.policy import Phase, Recall, Seen, Trial, Upgrade
 from deploy.rolling.sources import (
     Version,
     as_started,
@@ -19,6 +19,7 @@ from deploy.rolling.sources import (
 from deploy.settings import REPOSITORIES
 from python_backends.versions import Serving, model_of, stage_of, version_of
 from python_backends.walking.versions import Versions
+from tests.unit.rolling_world import copies
 
 
 def test_a_version_is_loaded_shadows_serves_and_the_one_before_is_drained() -> None:
@@ -66,16 +67,17 @@ def test_whatever_is_told_one_version_serves() -> None:
 
 
 NONE = Seen(0, 0, alive=True)
+PATIENCE_S = 30.0
 
 
 def test_a_trial_is_stood_when_its_time_is_over() -> None:
-    trial = Trial(10.0, 5.0, NONE)
+    trial = Trial(10.0, 5.0, NONE, PATIENCE_S)
     assert not trial.stays(14.9, Seen(100, 0, alive=True))
     assert trial.stays(15.0, Seen(0, 0, alive=True))
 
 
 def test_one_failure_may_be_chance_and_more_are_not() -> None:
-    trial = Trial(0.0, 5.0, NONE)
+    trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
     assert trial.stays(6.0, Seen(3, 1, alive=True))
     with pytest.raises(UpgradeFailed, match="2 of its first 5 requests failed"):
         trial.stays(1.0, Seen(3, 2, alive=True))
@@ -83,7 +85,7 @@ def test_one_failure_may_be_chance_and_more_are_not() -> None:
 
 
 def test_what_a_process_before_it_failed_at_is_not_held_against_a_version() -> None:
-    trial = Trial(0.0, 5.0, Seen(10, 7, alive=True))
+    trial = Trial(0.0, 5.0, Seen(10, 7, alive=True), PATIENCE_S)
     assert trial.stays(6.0, Seen(13, 8, alive=True))
     with pytest.raises(UpgradeFailed, match="2 of its first 5 requests failed"):
         trial.stays(1.0, Seen(13, 9, alive=True))
@@ -91,7 +93,48 @@ def test_what_a_process_before_it_failed_at_is_not_held_against_a_version() -> N
 
 def test_a_process_that_ended_ends_the_trial() -> None:
     with pytest.raises(UpgradeFailed, match="process has ended"):
-        Trial(0.0, 5.0, NONE).stays(9.0, Seen(9, 0, alive=False))
+        Trial(0.0, 5.0, NONE, PATIENCE_S).stays(9.0, Seen(9, 0, alive=False))
+
+
+def test_one_that_answers_nothing_stays_on_trial_and_then_fails() -> None:
+    trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
+    assert not trial.stays(6.0, Seen(0, 0, alive=True, open=3))
+    assert not trial.stays(29.9, Seen(0, 0, alive=True, open=0, unanswered=3))
+    with pytest.raises(UpgradeFailed, match="nothing for 30 s: 0 requests are open, 3 ended un"):
+        trial.stays(30.0, Seen(0, 0, alive=True, open=0, unanswered=3))
+
+
+def test_one_that_answers_late_has_stood_its_trial_then() -> None:
+    trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
+    assert not trial.stays(20.0, Seen(0, 0, alive=True, open=3))
+    assert trial.stays(21.0, Seen(0, 0, alive=True, open=3, begun=1))
+
+
+def test_one_that_has_answered_and_then_hangs_fails() -> None:
+    trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
+    assert not trial.stays(3.0, Seen(40, 0, alive=True, begun=41, open=8))
+    assert not trial.stays(5.0, Seen(40, 0, alive=True, begun=41, open=8))
+    assert not trial.stays(32.9, Seen(40, 0, alive=True, begun=41, open=64, unanswered=900))
+    with pytest.raises(UpgradeFailed, match="it has answered nothing for 30 s"):
+        trial.stays(33.0, Seen(40, 0, alive=True, begun=41, open=64, unanswered=900))
+
+
+def test_one_that_nobody_asks_or_a_caller_leaves_has_not_failed() -> None:
+    trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
+    assert trial.stays(40.0, NONE)
+    assert trial.stays(80.0, Seen(0, 0, alive=True, unanswered=1))
+    assert trial.stays(120.0, Seen(7, 0, alive=True, unanswered=9, begun=16))
+
+
+def test_it_is_called_off_or_has_settled() -> None:
+    one, other = Recall(), Recall()
+    assert one.call_off()
+    for refused in (one.refuse, one.settle):
+        with pytest.raises(UpgradeFailed, match="it was called off"):
+            refused()
+    other.settle()
+    assert not other.call_off()
+    other.refuse()
 
 
 def test_a_model_tells_its_stage_and_version() -> None:
@@ -152,6 +195,14 @@ def test_a_stage_brings_what_it_opens_and_calls(models: dict[str, Model]) -> Non
     assert beside["acoustic.v1"].parameters["condition_model"] == "acoustic_condition.v1"
 
 
+def test_stages_that_come_together_call_each_other(models: dict[str, Model]) -> None:
+    """asr_decode has doubtful windows encoded again."""
+    encode, decode = started("encode", models), started("asr_decode", models)
+    assert decode.beside()["asr_decode.v1"].parameters["encode_model"] == "encode"
+    beside = decode.beside(encode.names)["asr_decode.v1"]
+    assert beside.parameters["encode_model"] == "encode.v1"
+
+
 @pytest.mark.parametrize("name", ["turn", "think_step", "asr_encoder", "vad"])
 def test_what_is_no_stage_of_turns_is_refused(name: str, models: dict[str, Model]) -> None:
     with pytest.raises(UpgradeRefused, match="is not a stage of turns"):
@@ -195,15 +246,6 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
     new.models["think"].config.output.add(name="MORE", data_type=1, dims=[1])
     with pytest.raises(UpgradeRefused, match="another output"):
         refuse_others_callers(now, new)
-
-
-def copies(folder: Path) -> dict[str, Model]:
-    """A repository with the models of turns, and a version folder of each."""
-    for source in REPOSITORIES:
-        for model in read_models([source], {}).values():
-            (folder / model.name / "1").mkdir(parents=True, exist_ok=True)
-            (folder / model.name / "config.pbtxt").write_text(model.config_file.read_text())
-    return read_models([folder], {})
 
 
 def only(folder: Path, name: str) -> Path:

@@ -30,6 +30,7 @@ SETTINGS = LoopSettings(
     prefill_chunk=4,
     max_new_tokens=63,
     max_waiting=8,
+    encode_model="encode.v2",
 )
 
 
@@ -73,7 +74,7 @@ class Encoder:
     def __call__(
         self, model: str, inputs: dict[str, NDArray[Any]], outputs: list[str], **more: Any
     ) -> dict[str, NDArray[Any]]:
-        assert (model, more["parameters"]) == ("encode", {"min_frames": 3000})
+        assert (model, more["parameters"]) == ("encode.v2", {"min_frames": 3000})
         self.lengths.append(inputs["AUDIO"].shape[1])
         return {"HIDDEN": states(WORDS.index(self.word), frames=1500)}
 

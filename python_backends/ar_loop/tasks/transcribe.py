@@ -52,6 +52,7 @@ class Transcribe:
         self.end = int(generation["end"])
         self.limit = settings.max_new_tokens
         _check_room(len(self.prompt), settings)
+        self._encoder = settings.encode_model
         self._call = call
 
     @classmethod
@@ -87,7 +88,7 @@ class Transcribe:
         audio, spans = request.required("AUDIO"), request.required("SPAN_MS")
         first, last = (int(ms) * RATE_HZ // 1000 for ms in spans[0, window])
         found = self._call(
-            "encode",
+            self._encoder,
             {"AUDIO": audio[:, first:last]},
             ["HIDDEN"],
             turn=request.turn,
