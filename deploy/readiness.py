@@ -121,30 +121,32 @@ class Probe:
         By a stream, which plain and decoupled models serve alike. It is read to its end: a stream
         that is dropped sooner may keep its model from ever being unloaded.
         """
-        name, answered = request.model_name, False
+        name, answered, failed = request.model_name, False, ""
         try:
             for answer in self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
-                if answer.error_message:
-                    raise ServerFailed(f"model {name!r} failed: {answer.error_message}")
+                failed = failed or answer.error_message
                 answered = True
         except grpc.RpcError as fault:
             raise ServerFailed(f"model {name!r} gave no answer: {fault.details()}") from fault
+        if failed:
+            raise ServerFailed(f"model {name!r} failed: {failed}")
         if not answered:
             raise ServerFailed(f"model {name!r} ended its answer without a response")
 
     def told(self, request: Any, timeout_s: float) -> Any:
         """What an order is answered with in EVENTS, or the EVENT of calls. ServerFailed when there
         is nothing."""
-        found = None
+        found, failed = None, ""
         try:
             for answer in self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
-                if answer.error_message:
-                    raise ServerFailed(f"{request.model_name!r} failed: {answer.error_message}")
+                failed = failed or answer.error_message
                 arrays = wire.to_arrays(answer.infer_response)
                 for name in arrays.keys() & {"EVENTS", "EVENT"}:
                     found = json.loads(arrays[name].flat[0])
         except grpc.RpcError as fault:
             raise ServerFailed(f"{request.model_name!r}: {fault.details()}") from fault
+        if failed:
+            raise ServerFailed(f"{request.model_name!r} failed: {failed}")
         if found is None:
             raise ServerFailed(f"model {request.model_name!r} told nothing")
         return found
