@@ -96,7 +96,6 @@ def test_a_speaker_refuses_what_it_cannot_do(models: Models) -> None:
         Speaker(models, steps=8, solver="shortcut")
 
 
-@pytest.mark.full
 def test_the_voices_are_equally_loud_and_lie_apart(models: Models) -> None:
     """Their mean power over some sentences; a sentence alone differs by 2 dB."""
     sounds = {
