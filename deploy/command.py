@@ -1,7 +1,5 @@
 """The command line of a tritonserver."""
 
-import os
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -61,5 +59,4 @@ def _tls(tls: Tls, callers: Path) -> list[str]:
 def leashed(command: Sequence[str], settings: Settings) -> list[str]:
     """The command as one that ends with this process, on the cores of `settings`."""
     cores = ",".join(str(core) for core in sorted(settings.cores)) or "all"
-    start = [sys.executable, "-I", "-S", str(leash.__file__), str(os.getpid()), cores]
-    return [*start, *command]
+    return leash.command(command, cores)

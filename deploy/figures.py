@@ -3,6 +3,7 @@
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.errors import ServerFailed
 
 OURS = "tristage_"
+FIRST = "1"
+"""The version of a stage that its rows do not tell."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,18 @@ class Row:
     value: float
 
 
-def rows(metrics: str) -> list[Row]:
-    """What the stages of a server tell, from the text of /metrics.
+def rows(metrics: str, version: int | None = None) -> list[Row]:
+    """What the stages of a server tell, from the text of /metrics; ServerFailed when it is torn.
 
-    Only what the newest process of each stage says: the server keeps the rows of killed ones.
+    Only what the newest process of each stage says, or of those that serve a `version` of it: the
+    server keeps the rows of killed ones.
     """
-    found = list(_ours(metrics))
+    try:
+        found = list(_ours(metrics))
+    except ValueError as fault:
+        raise ServerFailed(f"metrics that cannot be read: {fault}") from fault
+    if version is not None:
+        found = [one for one in found if one[1].labels.get("version", FIRST) == str(version)]
     newest: dict[str, float] = {}
     for started, row in found:
         newest[row.stage] = max(started, newest.get(row.stage, started))
@@ -58,7 +67,7 @@ def read_metrics(address: str, timeout_s: float = 1.0) -> str:
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=timeout_s) as answer:
             return str(answer.read().decode())
-    except OSError as fault:
+    except (OSError, HTTPException, UnicodeDecodeError) as fault:
         raise ServerFailed(f"no metrics at {address}: {fault}") from fault
 
 

@@ -9,8 +9,15 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
+
+
+def command(words: Sequence[str], cores: str = "all") -> list[str]:
+    """These words as a command that ends with this process."""
+    start = [sys.executable, "-I", "-S", __file__, str(os.getpid()), cores]
+    return [*start, *words]
 
 
 def main() -> None:

@@ -19,6 +19,9 @@ SHARED_MEMORY = Path("/dev/shm")
 PORTS = range(20_000, 32_000)
 """Where free ports are looked for: below the ports that Linux hands to outgoing connections."""
 
+OUR_PREFIX = "tristage-"
+"""Of the names of shared memory of every run of ours."""
+
 SERVER_PROGRAMS = frozenset({"tritonserver", "triton_python_backend_stub"})
 KILL_PATIENCE_S = 5.0
 
@@ -97,7 +100,12 @@ def _names(process: Path, prefix: str) -> bool:
 
 
 def end_leftovers(prefix: str) -> int:
-    """Kill every server and stub of `prefix`, remove its shared memory; how many were killed."""
+    """Kill every server and stub of `prefix`, remove its shared memory; how many were killed.
+
+    ValueError for a prefix that is none of ours: it would be found in the words of others.
+    """
+    if not prefix.startswith(OUR_PREFIX):
+        raise ValueError(f"{prefix!r} is no prefix of a run of ours: {OUR_PREFIX}...")
     deadline = time.monotonic() + KILL_PATIENCE_S
     ended: set[int] = set()
     while (alive := _alive(servers_naming(prefix))) and time.monotonic() < deadline:

@@ -127,7 +127,8 @@ class Probe:
                 failed = failed or answer.error_message
                 answered = True
         except grpc.RpcError as fault:
-            raise ServerFailed(f"model {name!r} gave no answer: {fault.details()}") from fault
+            if not failed:
+                raise ServerFailed(f"model {name!r} gave no answer: {fault.details()}") from fault
         if failed:
             raise ServerFailed(f"model {name!r} failed: {failed}")
         if not answered:
@@ -144,7 +145,8 @@ class Probe:
                 for name in arrays.keys() & {"EVENTS", "EVENT"}:
                     found = json.loads(arrays[name].flat[0])
         except grpc.RpcError as fault:
-            raise ServerFailed(f"{request.model_name!r}: {fault.details()}") from fault
+            if not failed:
+                raise ServerFailed(f"{request.model_name!r}: {fault.details()}") from fault
         if failed:
             raise ServerFailed(f"{request.model_name!r} failed: {failed}")
         if found is None:

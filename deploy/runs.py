@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deploy.processes import end_leftovers, start_time
+from deploy.processes import OUR_PREFIX, end_leftovers, start_time
 from deploy.server_log import earlier
 
 RECORD = "owner.json"
@@ -41,7 +41,7 @@ def open_run(out: Path) -> tuple[Path, str]:
     """A new run directory below `out`, recorded as ours, and a shared-memory prefix of its own."""
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=out))
-    prefix = f"tristage-{folder.name.removeprefix('run-')}-"
+    prefix = f"{OUR_PREFIX}{folder.name.removeprefix('run-')}-"
     started = start_time(os.getpid())
     assert started is not None
     record = Owner(os.getpid(), started, prefix)

@@ -5,12 +5,15 @@ import os
 import socketserver
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
-from typing import Any
+from typing import Any, Final
 
 from deploy.errors import DeployError
+
+PATIENCE_S: Final = 5.0
+"""With whoever gives an order, and may be stopped in the middle of reading: what is done does not
+wait for that any longer, and tells no more."""
 
 Scale = Callable[[str, int, Callable[[str], None]], None]
 """Scale a stage to a count, and tell what is being done."""
@@ -31,10 +34,16 @@ class Control:
         path.unlink(missing_ok=True)
 
         class Handler(socketserver.StreamRequestHandler):
+            timeout = PATIENCE_S
+            listens = True
+
             def handle(self) -> None:
                 def answer(**told: object) -> None:
-                    with suppress(OSError):
-                        self.wfile.write(json.dumps(told).encode() + b"\n")
+                    if self.listens:
+                        try:
+                            self.wfile.write(json.dumps(told).encode() + b"\n")
+                        except OSError:
+                            self.listens = False
 
                 _obey(self.rfile.readline(), scale, orders or {}, answer)
 

@@ -17,12 +17,19 @@ PLAN_FILE: Final = "deployment.yaml"
 ADMIN_SECRET, ADMIN_KEY = f"{APP}-admin", "key"
 TLS_SECRET: Final = f"{APP}-tls"
 PLAN_FOLDER, TLS_FOLDER, OUT_FOLDER = "/etc/tristage/plan", "/etc/tristage/tls", "/run/tristage"
-LATER_S: Final = 30
-"""Than the launcher, which says why, the cluster gives up a start."""
+LATER_S: Final = 120
+"""Than the launcher gives up loading, the cluster gives up a start: first inferences are between,
+and the launcher says why."""
 
 LIVE_EVERY_S: Final = 5
 STORAGE_GIB: Final = 1
 """For logs, and what is made for a run."""
+
+BUILD_MIB: Final = 8192
+"""For building engines: a graph's tensors in fp32, twice, and TensorRT. A guess, not measured."""
+
+GPU_HOST_MIB: Final = 4096
+"""Of the host, for CUDA and TensorRT in a server and its stages. A guess, too."""
 
 ENGINES_GIB: Final = 4
 """For engines, twice: as they are served, and in the cache."""
@@ -113,7 +120,7 @@ def _builder(group: Group, options: Options) -> Manifest:
         **_image(group, options),
         "command": ["python", "-m", "build", "tensorrt"],
         "args": [*group.engines, "--repository", ENGINES],
-        "resources": _resources(group),
+        "resources": _resources(group, max(group.memory_mib, BUILD_MIB)),
         "securityContext": _confined(),
         "volumeMounts": _mounts(group),
     }
@@ -148,7 +155,7 @@ def _container(group: Group, options: Options) -> Manifest:
         "startupProbe": _probe(STARTED, period_s=2, failures=(options.start_s + LATER_S) // 2),
         "readinessProbe": _probe(READY, period_s=2, failures=2),
         "livenessProbe": _probe(LIVE, period_s=LIVE_EVERY_S, failures=3),
-        "resources": _resources(group),
+        "resources": _resources(group, group.memory_mib + (GPU_HOST_MIB if group.gpus else 0)),
         "securityContext": _confined(),
         "volumeMounts": _mounts(group),
     }
@@ -178,9 +185,9 @@ def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
     }
 
 
-def _resources(group: Group) -> Manifest:
+def _resources(group: Group, memory_mib: int) -> Manifest:
     """Memory is bounded by what is declared; no core is taken away in the middle of a step."""
-    memory = {"memory": f"{group.memory_mib}Mi"}
+    memory = {"memory": f"{memory_mib}Mi"}
     disk_gib = STORAGE_GIB + (ENGINES_GIB if group.engines else 0)
     storage = {"ephemeral-storage": f"{disk_gib}Gi"}
     gpus = {"nvidia.com/gpu": str(group.gpus)} if group.gpus else {}

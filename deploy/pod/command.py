@@ -66,13 +66,19 @@ def add_to(commands: "argparse._SubParsersAction[Any]") -> None:
         help="compute on the GPU, with what `python -m build tensorrt --repository` made there",
     )
     parser.add_argument(
-        "--start-s", type=float, default=START_S, help="what it may take to start, and again (300)"
+        "--start-s",
+        type=float,
+        default=START_S,
+        help="what it may take to start, and again (%(default)g)",
     )
     parser.add_argument(
-        "--settle-s", type=float, default=SETTLE_S, help="till no proxy comes any more (8)"
+        "--settle-s",
+        type=float,
+        default=SETTLE_S,
+        help="till no proxy comes any more (%(default)g)",
     )
     parser.add_argument(
-        "--drain-s", type=float, default=DRAIN_S, help="what SIGTERM gives open turns (60)"
+        "--drain-s", type=float, default=DRAIN_S, help="what SIGTERM gives open turns (%(default)g)"
     )
 
 

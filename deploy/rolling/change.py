@@ -110,6 +110,9 @@ class Change:
         self._run = run
         self._file = run / VERSIONS
         before = Serving.read(self._file)
+        self._known_at = 0.0
+        """When it was last known what the new versions have answered."""
+
         self._since = before.epoch
         """From when on turns begin at the new versions."""
 
@@ -136,7 +139,7 @@ class Change:
             self._since = self._switch({move.stage: move.model for move in self.moves})
             self._watch(probe)
             self._settle(probe)
-        except (DeployError, OSError) as failure:
+        except Exception as failure:  # a bug, too, leaves the old versions serving
             self._take_back(probe)
             self.failure = UpgradeFailed(self._taken_back(failure))
             raise self.failure from failure
@@ -183,7 +186,7 @@ class Change:
     def _pass_gate(self, move: Move) -> None:
         names = {"TRISTAGE_SHADOW": move.model, "TRISTAGE_GRPC": self._server.grpc_address}
         told = {**self._server.access.environment(), **names}
-        pass_gate(self._terms.gate, told, self._tell, self.recall.refuse)
+        pass_gate(self._terms.gate, told, self._tell, self._refuse)
 
     def _switch(self, to: Mapping[str, str]) -> int:
         """Turns that begin go there, all of it at once; the epoch of that."""
@@ -206,9 +209,10 @@ class Change:
         self._say(f"serving turns that begin, on trial for {self._terms.trial_s:g} s")
         began, terms = time.monotonic(), self._terms
         trials = [
-            (move, Trial(began, terms.trial_s, self._seen(move), terms.answer_s))
+            (move, Trial(began, terms.trial_s, self._first_seen(move), terms.answer_s))
             for move in self.moves
         ]
+        self._known_at = time.monotonic()
         while not self._have_stood(trials):
             time.sleep(LOOK_S)
         self._say("trial stood; turns that began before it are waited for")
@@ -217,10 +221,32 @@ class Change:
             time.sleep(LOOK_S)
 
     def _have_stood(self, trials: Sequence[tuple[Move, Trial]]) -> bool:
+        self._refuse()
+        try:
+            found = [(trial, self._seen(move)) for move, trial in trials]
+        except ServerFailed:
+            if time.monotonic() - self._known_at > self._terms.answer_s:
+                raise
+            return False  # not known; one look that fails is no fault of the version
+        self._known_at = time.monotonic()
+        stand = [trial.stays(self._known_at, seen) for trial, seen in found]
+        return all(stand)
+
+    def _first_seen(self, move: Move) -> Seen:
+        deadline = time.monotonic() + self._terms.answer_s
+        while True:
+            try:
+                return self._seen(move)
+            except ServerFailed:
+                self._refuse()
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(LOOK_S)
+
+    def _refuse(self) -> None:
+        """Whatever ends it before it has settled."""
         self.recall.refuse()
         self._require_run()
-        stand = [trial.stays(time.monotonic(), self._seen(move)) for move, trial in trials]
-        return all(stand)
 
     def _seen(self, move: Move) -> Seen:
         return seen(self._server, move.stage, move.new.number, move.loads, move.pids)
@@ -251,8 +277,7 @@ class Change:
     def _settle(self, probe: Probe) -> None:
         """The stage's own name becomes the new version, for those who call it by that."""
         for move in self.moves:
-            self.recall.refuse()
-            self._require_run()
+            self._refuse()
             self._tell(f"{move.stage} {move.new.number}: settling under the stage's own name")
             self._become(probe, move, move.new, beside=self._thrice(move))
         self._require_run()

@@ -104,10 +104,16 @@ def _orders(upgrades: Upgrades) -> dict[str, Any]:
 
 def _add_terms(parser: argparse.ArgumentParser) -> None:
     default = Terms()
-    parser.add_argument("--trial-s", type=float, default=default.trial_s, help="(%(default)g)")
-    parser.add_argument("--answer-s", type=float, default=default.answer_s, help="(%(default)g)")
-    parser.add_argument("--drain-s", type=float, default=default.drain_s, help="(%(default)g)")
-    parser.add_argument("--gate", default="", help="a command that has to end with 0 beforehand")
+    times = {
+        "--trial-s": (default.trial_s, "watched for so long behind the switch"),
+        "--answer-s": (default.answer_s, "taken back when it answers nothing for so long"),
+        "--drain-s": (default.drain_s, "what turns that are open at a switch may take"),
+    }
+    for name, (seconds, what) in times.items():
+        parser.add_argument(name, type=float, default=seconds, help=f"{what} (%(default)g)")
+    parser.add_argument(
+        "--gate", default="", help="a command that has to end with 0 beforehand, within 10 minutes"
+    )
     parser.add_argument("--server", type=int, metavar="PID", help="of `serve`, if several run")
 
 

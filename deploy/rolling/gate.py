@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, TextIO
 
+from deploy import leash
 from deploy.errors import UpgradeFailed
 
 TIMEOUT_S: Final = 600.0
@@ -27,11 +28,10 @@ def pass_gate(
     """Run a shell command with `told` in its environment, and tell each line that it writes.
 
     UpgradeFailed unless it ends with 0 in time; whatever `look` raises meanwhile ends it. It and
-    what it has started are ended, as they are a session of their own.
+    what it has started are ended, as they are a session of their own; the shell ends with us, too.
     """
     gate = subprocess.Popen(
-        command,
-        shell=True,
+        leash.command(["/bin/sh", "-c", command]),
         env={**os.environ, **told},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

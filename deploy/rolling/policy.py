@@ -122,8 +122,8 @@ class Seen:
     """Refused for want of room, too late, or given up by their callers: also how those end that
     hang."""
 
-    begun: int = 0
-    """Whose answer has begun; most of them have ended."""
+    moved: int = 0
+    """Answers that have begun, and steps that were computed: a long one may be all there is."""
 
     open: int = 0
 
@@ -166,7 +166,7 @@ class Trial:
 
     def _note(self, now: float, seen: Seen) -> bool:
         """Whether there is something that it should have answered. One that gave up is chance."""
-        if (seen.ok, seen.begun) != (self._last.ok, self._last.begun):
+        if (seen.ok, seen.moved) != (self._last.ok, self._last.moved):
             self._last, self._well_at, self._has_answered = seen, now, True
         asked = seen.open > 0 or seen.unanswered - self._last.unanswered > MOST_FAILED
         if not asked:

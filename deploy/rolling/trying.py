@@ -26,8 +26,8 @@ FAULT: Final = "STAGE_FAILED"
 UNANSWERED: Final = ("CANCELLED", "DEADLINE_MISSED", "OVERLOADED")
 """Outcomes of requests that are nobody's fault, and how those end that hang."""
 
-FIRST_VERSION: Final = "1"
-"""Which is not told."""
+MOVES: Final = ("tristage_first_chunk_seconds_count", "tristage_step_seconds_count")
+"""What grows while answers are made."""
 
 FRAMES: Final = 16
 FIRST: Final[dict[str, NDArray[Any]]] = {
@@ -80,13 +80,10 @@ def end(server: Server, models: Collection[str]) -> list[int]:
 
 
 def seen(server: Server, stage: str, version: int, models: Collection[str], pids: set[int]) -> Seen:
-    """What a version of a stage has answered; a native backend tells nothing of that."""
-    told = figures.rows(figures.read_metrics(server.metrics_address))
-    mine = [
-        row
-        for row in told
-        if row.stage == stage and row.labels.get("version", FIRST_VERSION) == str(version)
-    ]
+    """What a version of a stage has answered; a native backend tells nothing of that. ServerFailed
+    when the server does not tell."""
+    told = figures.rows(figures.read_metrics(server.metrics_address), version)
+    mine = [row for row in told if row.stage == stage]
     ended = {
         row.labels.get("outcome"): row.value
         for row in mine
@@ -98,10 +95,10 @@ def seen(server: Server, stage: str, version: int, models: Collection[str], pids
         failed=round(failed),
         alive=pids == processes(server, models),
         unanswered=round(unanswered),
-        begun=_sum(mine, "tristage_first_chunk_seconds_count"),
+        moved=_sum(mine, *MOVES),
         open=_sum(mine, "tristage_open_requests"),
     )
 
 
-def _sum(rows: Sequence[figures.Row], name: str) -> int:
-    return round(sum(row.value for row in rows if row.name == name))
+def _sum(rows: Sequence[figures.Row], *names: str) -> int:
+    return round(sum(row.value for row in rows if row.name in names))

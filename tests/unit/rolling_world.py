@@ -87,12 +87,21 @@ class World:
         self.loaded = {name: self.weights(name) for name in self.server.models}
         self.turns: dict[int, int] = {}
         self.seen = Seen(0, 0, alive=True)
+        self.blind = 0
         self.fails: set[str] = set()
         """Models that answer probes alone."""
 
         self.told: list[str] = []
         self.on_load: Callable[[str, Path], None] = lambda name, weights: None
         self.upgrades = Upgrades(self.server)
+        self._until = time.monotonic() + 3 * PATIENCE_S
+
+    def look(self) -> Seen:
+        """ServerFailed so many times as `blind` says."""
+        if self.blind:
+            self.blind -= 1
+            raise ServerFailed("no metrics: timed out")
+        return self.seen
 
     def served_by(self, stage: str) -> str:
         """The weights that a turn of this stage meets; KeyError when nothing is loaded."""
@@ -122,7 +131,7 @@ class World:
             except BaseException as failure:
                 raised.append(failure)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         yield raised
         thread.join(PATIENCE_S)
@@ -145,6 +154,11 @@ class World:
         while not any(told in one for one in self.told):
             assert time.monotonic() < deadline, self.told
             time.sleep(0.001)
+
+    def wait_a_moment(self) -> None:
+        """Within a loop, which has an end."""
+        assert time.monotonic() < self._until, self.told
+        time.sleep(0.001)
 
     def weights(self, name: str) -> Path:
         """That a model has in the repositories of the run."""
@@ -193,6 +207,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     probe = Probe(found)
     monkeypatch.setattr(upgrades, "probing", lambda *_: nullcontext(probe))
     monkeypatch.setattr(upgrades.figures, "read_metrics", lambda *_: "")
-    monkeypatch.setattr(change, "seen", lambda *_: found.seen)
+    monkeypatch.setattr(change, "seen", lambda *_: found.look())
     monkeypatch.setattr(change, "LOOK_S", 0.001)
     return found

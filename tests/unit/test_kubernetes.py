@@ -264,7 +264,8 @@ def test_a_pod_with_a_gpu_builds_its_engines_and_serves_them(on_gpus: list[Manif
         [builder] = pod["initContainers"]
         assert builder["args"] == [*wanted[name], "--repository", str(options.engines)]
         assert builder["image"] == server["image"] == "registry.example.org/tristage-gpu:0.1.0"
-        assert builder["resources"] == server["resources"]
+        for needs in (builder["resources"], server["resources"]):
+            assert needs["limits"]["nvidia.com/gpu"] == needs["requests"]["nvidia.com/gpu"] == "1"
         shared = {"name": "engines", "mountPath": str(options.engines.parent)}
         assert shared in builder["volumeMounts"]
         assert shared in server["volumeMounts"]

@@ -107,23 +107,23 @@ def test_one_that_answers_nothing_stays_on_trial_and_then_fails() -> None:
 def test_one_that_answers_late_has_stood_its_trial_then() -> None:
     trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
     assert not trial.stays(20.0, Seen(0, 0, alive=True, open=3))
-    assert trial.stays(21.0, Seen(0, 0, alive=True, open=3, begun=1))
+    assert trial.stays(21.0, Seen(0, 0, alive=True, open=3, moved=1))
 
 
 def test_one_that_has_answered_and_then_hangs_fails() -> None:
     trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
-    assert not trial.stays(3.0, Seen(40, 0, alive=True, begun=41, open=8))
-    assert not trial.stays(5.0, Seen(40, 0, alive=True, begun=41, open=8))
-    assert not trial.stays(32.9, Seen(40, 0, alive=True, begun=41, open=64, unanswered=900))
+    assert not trial.stays(3.0, Seen(40, 0, alive=True, moved=41, open=8))
+    assert not trial.stays(5.0, Seen(40, 0, alive=True, moved=41, open=8))
+    assert not trial.stays(32.9, Seen(40, 0, alive=True, moved=41, open=64, unanswered=900))
     with pytest.raises(UpgradeFailed, match="it has answered nothing for 30 s"):
-        trial.stays(33.0, Seen(40, 0, alive=True, begun=41, open=64, unanswered=900))
+        trial.stays(33.0, Seen(40, 0, alive=True, moved=41, open=64, unanswered=900))
 
 
 def test_one_that_nobody_asks_or_a_caller_leaves_has_not_failed() -> None:
     trial = Trial(0.0, 5.0, NONE, PATIENCE_S)
     assert trial.stays(40.0, NONE)
     assert trial.stays(80.0, Seen(0, 0, alive=True, unanswered=1))
-    assert trial.stays(120.0, Seen(7, 0, alive=True, unanswered=9, begun=16))
+    assert trial.stays(120.0, Seen(7, 0, alive=True, unanswered=9, moved=16))
 
 
 def test_it_is_called_off_or_has_settled() -> None:

@@ -83,7 +83,7 @@ def test_one_that_has_settled_is_rolled_back_when_it_is_done(world: World, new: 
     with world.trying(lambda: world.upgrade([THINK], new)) as raised:
         world.wait_for("settling")
         while world.now(THINK)[1] != (2, "serving", True) or world.server.serving.epoch < 2:
-            pass
+            world.wait_a_moment()
         with world.trying(lambda: world.rollback(THINK)) as refused:
             world.wait_for("has settled already")
             assert world.served_by(THINK) == NEW
@@ -161,7 +161,7 @@ def test_a_server_that_starts_again_behind_the_settling_has_the_new_one(
     world.turns = {1: 1}
     with world.trying(lambda: world.upgrade([THINK], new)) as raised:
         while not world.server.replaced:
-            pass
+            world.wait_a_moment()
         world.turns.clear()
         world.start_again()
     assert raised == []
@@ -238,6 +238,30 @@ def test_turns_that_cannot_be_sent_elsewhere_stay_served(
     monkeypatch.undo()
 
 
+def test_figures_that_are_late_now_and_then_take_nothing_back(world: World, new: Path) -> None:
+    world.blind = 5
+    world.upgrade([THINK], new)
+    assert (world.blind, world.served_by(THINK)) == (0, NEW)
+
+
+def test_a_version_that_nothing_is_known_of_is_taken_back(world: World, new: Path) -> None:
+    world.blind = 10**9
+    with pytest.raises(UpgradeFailed, match="taken back, think 1 serves: no metrics"):
+        world.upgrade([THINK], new, Terms(trial_s=0.0, answer_s=0.05))
+    is_as_before(world, THINK)
+
+
+def test_a_bug_leaves_the_old_one_serving(world: World, new: Path) -> None:
+    def load(name: str, weights: Path) -> None:
+        if name == THINK and weights.read_text() == NEW:
+            raise KeyError(name)
+
+    world.on_load = load
+    with pytest.raises(UpgradeFailed, match="taken back, think 1 serves: 'think'"):
+        world.upgrade([THINK], new)
+    is_as_before(world, THINK)
+
+
 def test_one_that_hangs_is_taken_back(world: World, new: Path) -> None:
     world.seen = Seen(0, 0, alive=True, open=7)
     with pytest.raises(UpgradeFailed, match="it has answered nothing for 0 s: 7 requests are open"):
@@ -251,6 +275,7 @@ def test_one_that_hangs_while_others_drain_is_taken_back(world: World, new: Path
         world.wait_for("trial stood")
         world.seen = Seen(0, 0, alive=True, open=7)
         while not raised:
+            world.wait_a_moment()
             if world.server.serving.epoch == 2:
                 world.turns.clear()
     assert "it has answered nothing" in str(raised[0])

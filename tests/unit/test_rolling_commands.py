@@ -76,7 +76,7 @@ def test_a_rollback_ends_when_the_upgrade_has_been_taken_back(
     upgrade = ("upgrade", THINK, "--from", str(new), "--trial-s", "0")
     with obeyed.trying(lambda: codes.append(order(tmp_path, *upgrade))) as raised:
         while obeyed.server.serving.model(THINK) == THINK:
-            pass
+            obeyed.wait_a_moment()
         assert order(tmp_path, "rollback", THINK) == 0
         assert obeyed.server.serving.model(THINK) == THINK
         assert obeyed.beside == []

@@ -28,6 +28,9 @@ for number in range({LINES}):
     os.write(1 + number % 2, f"I0101 00:00:01.000001 7 a.cc:1] {{told}}\\n".encode())
     if number % 50 == 0:
         time.sleep(0.005)
+    if number == {LINES} - 2:
+        while os.fstat(1).st_size > {MOST}:
+            time.sleep(0.001)  # what is written last is not in a cut
 os.write(1, b'I0101 00:00:01.000001 7 a.cc:1] "the e')
 os.write(1, b'nd"')
 """
