@@ -92,7 +92,8 @@ def test_a_request_that_does_not_fit_now_may_come_back_when_others_have_ended() 
         )
         cancel(stage, "held-0")
         held[0].wait()
-        deadline = time.monotonic() + fakes.WAIT_S  # its bytes are given back a moment behind its end
+        # Its bytes are given back a moment behind its end.
+        deadline = time.monotonic() + fakes.WAIT_S
         while ask(turn="again").wait()[-1].has_error():
             assert time.monotonic() < deadline
         for number in range(1, 8):
